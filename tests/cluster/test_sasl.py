@@ -5,18 +5,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from kafka.protocol.metadata import MetadataRequest
 
+from moldau.client.admin import organisations
 from moldau.client.admin.cluster import open_cluster
 from moldau.client.admin.target import Target
 from moldau.client.admin.tokens import create_token
 from moldau.client.admin.users import create_first_user
+from moldau.security.organisations import Limits, Role
 from moldau.security.sasl_client import Sasl
 from moldau.testing import Cluster
 from support.clients.raw import RawClient
-from support.clients.sasl import jaas, log_in, set_password
+from support.clients.sasl import client_settings, jaas, log_in, set_password
 
 SECONDS = 30
 BROKER_LOGIN = {"username": "broker", "password": "broker-secret", "user_broker": "broker-secret"}
@@ -117,6 +119,63 @@ def test_passwords_are_not_changed_while_brokers_run(cluster: Cluster) -> None:
     with pytest.raises(KafkaException, match="ZooKeeper would hold them unencrypted") as refused:
         done.result(SECONDS)
     assert "hushed" not in str(refused.value)
+
+
+def test_members_of_an_organisation_work_on_every_broker(cluster: Cluster) -> None:
+    """Creation is forwarded with the member's names, and what all brokers store counts against its limit."""
+    set_password(AdminClient({"bootstrap.servers": cluster.bootstrap_servers}), "acme/alice", "secret")
+    with open_cluster(Target(cluster.bootstrap_servers)) as asked:
+        organisations.create(asked, "acme", Limits())
+        organisations.change(asked, "acme", organisations.with_product("shop", Limits(), new=True))
+        organisations.change(asked, "acme", organisations.with_roles("alice", [("shop", Role.ADMIN)]))
+    for number in (1, 2, 3):
+        admin = AdminClient(as_alice(cluster, number))
+        topic = f"shop.t{number}"
+
+        def created(admin: AdminClient = admin, topic: str = topic) -> bool:
+            """Once this broker knows the organisation."""
+            try:
+                admin.create_topics([NewTopic(topic, 3, 3)])[topic].result(SECONDS)
+            except KafkaException as problem:
+                return problem.args[0].name() == "TOPIC_ALREADY_EXISTS"
+            return True
+
+        cluster.wait_for(created, "the topic to be created")
+        cluster.wait_for(lambda: topic in admin.list_topics(timeout=SECONDS).topics, "the topic")  # noqa: B023
+    names = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=SECONDS).topics
+    assert {"acme.shop.t1", "acme.shop.t2", "acme.shop.t3"} <= names.keys()
+    producer = Producer({**as_alice(cluster, 1), "acks": "all"})
+    outcomes: list[KafkaError | None] = []
+
+    def told(error: KafkaError | None, _: object) -> None:
+        outcomes.append(error)
+
+    for partition in range(3):
+        producer.produce("shop.t1", b"x" * 1000, partition=partition, on_delivery=told)
+    producer.flush(SECONDS)
+    assert outcomes == [None, None, None], "each on another broker"
+    with open_cluster(Target(cluster.bootstrap_servers)) as asked:
+
+        def usage() -> organisations.Usage:
+            (found,), _ = organisations.usage(asked, "acme")
+            return found
+
+        assert 3000 < usage().bytes_in < 6000
+        cluster.wait_for(lambda: usage().bytes_stored >= usage().bytes_in, "all brokers to tell what they store")
+        limit = Limits(bytes_stored=usage().bytes_stored - 1)  # more than one broker stores
+        organisations.change(asked, "acme", organisations.with_product("shop", limit, new=False))
+
+    def refused() -> bool:
+        outcomes.clear()
+        producer.produce("shop.t1", b"x", partition=0, on_delivery=told)
+        producer.flush(SECONDS)
+        return outcomes[0] is not None and outcomes[0].name() == "POLICY_VIOLATION"
+
+    cluster.wait_for(refused, "the limit to hold")
+
+
+def as_alice(cluster: Cluster, number: int) -> dict[str, object]:
+    return client_settings(inner(cluster, number), "PLAIN", "acme/alice", "secret")
 
 
 def test_brokers_with_a_wrong_password_say_so_and_copy_nothing() -> None:

@@ -28,6 +28,7 @@ from support.wire.values import form_of, messages
 CASES = [
     pytest.param(api, cls, version, id=f"{cls.__name__}-{version}")
     for api in APIS
+    if not api.own
     for cls in (api.request, api.response)
     for version in range(api.lowest, api.highest + 1)
 ]

@@ -52,3 +52,4 @@ class Session:
     repeated: object | None = None  # the last Produce request, to recognise the next one by
     quota: object | None = None  # of its principal and client id, while any client has one
     rights: object | None = None  # what the principal may do, as far as it was asked for
+    membership: object | None = None  # in an organisation, while there are any

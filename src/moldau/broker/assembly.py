@@ -1,11 +1,12 @@
 """Assembly: the coordinators, caches and contexts of a broker, and the dispatcher over them. Starts nothing."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal
+from moldau.base.session import Session
 from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, DataContext, RunningConfig
 from moldau.broker.controller import Controller
@@ -16,7 +17,8 @@ from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.fetch_sessions import FetchSessionCache
-from moldau.broker.metadata_cache import MetadataCache
+from moldau.broker.organisations.directory import Directory
+from moldau.broker.organisations.exchange import StorageExchange
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.quotas import ClientQuotas
@@ -25,6 +27,7 @@ from moldau.broker.security.audit import Audit
 from moldau.broker.security.audit_writer import AuditTopic, AuditWriter
 from moldau.broker.security.authorizer import Authorizer
 from moldau.broker.security.delegation_tokens import DelegationTokens
+from moldau.broker.security.denials import Denials
 from moldau.broker.security.gate import Gate
 from moldau.broker.security.guards.table import GUARDS
 from moldau.broker.security.peer_login import logged_in
@@ -47,20 +50,18 @@ ACTIONS = [api.messages.name for api in APIS if api.audited is not None]
 class Assembly:
     """The parts that the node starts and stops, and that follow the image."""
 
-    running: RunningConfig
-    peers: Peers
     marker_sender: MarkerSender
     add_partitions_sender: AddPartitionsSender
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     fetch_sessions: FetchSessionCache
-    recently_dead: RecentlyDead
     client: ControllerClient | None
     control: ControlContext
     dispatcher: Dispatcher
     sasl: SaslServer
     quotas: ClientQuotas
     audit: Audit | None
+    storage_exchange: StorageExchange | None  # None on a single node
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self.groups.follow(old, new)
@@ -73,6 +74,11 @@ class Assembly:
         changed = self.quotas.follow(old, new)
         self.dispatcher.quotas = self.quotas if self.quotas.active else None
         return changed
+
+    def follow_organisations(self, old: ClusterImage | None, new: ClusterImage) -> None:
+        organisations = self.control.organisations
+        organisations.follow(old, new)
+        self.dispatcher.organisations = organisations if organisations.organisations else None
 
     async def stop_coordinators(self) -> None:
         await self.transactions.stop()
@@ -97,8 +103,9 @@ def assemble(
     coordinators: Coordinators,
     peers: Peers,
     tls_problem: Callable[[Mapping[str, str]], str | None],
+    client_sessions: Callable[[], Iterable[Session]],
 ) -> Assembly:
-    """`tls_problem` says why this broker cannot change to some settings of TLS."""
+    """`tls_problem` says why this broker cannot change to some settings of TLS. `client_sessions`: all open ones."""
     config = running.current
     producer_ids, marker_sender, add_partitions_sender, groups, transactions = coordinators
 
@@ -112,7 +119,8 @@ def assemble(
     in_cluster = client if config.zookeeper_connect else None
     sessions, recently_dead = FetchSessionCache(config.max_incremental_fetch_session_cache_slots), RecentlyDead()
     topics = TopicCreator(controller, in_cluster, replicas, current)
-    authorizer = _authorizer(config, image)
+    organisations = Directory(image, current, Denials(), client_sessions, lambda: _led_sizes(replicas))
+    authorizer = _authorizer(config, image, organisations.denials)
     data = DataContext(running, controller, replicas, sessions, transactions, VerificationQueue(), now, authorizer)
     control = ControlContext(
         running,
@@ -121,33 +129,31 @@ def assemble(
         SERVED,
         topics,
         replicas,
-        MetadataCache(),
         peers,
         recently_dead,
         lambda frame, session: dispatcher.serve_forwarded(frame, session),
         tls_problem,
         DelegationTokens(controller, current, now),
         authorizer,
+        organisations,
     )
     coordinator = CoordinatorContext(running, controller, groups, transactions, producer_ids, topics, now)
-    gate = None if authorizer is None else Gate(authorizer, GUARDS, image, current)
+    gate = Gate(authorizer, GUARDS, image, current)
     dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS, gate)
-    sasl = SaslServer(current, image, now)
+    sasl = SaslServer(current, image, now, organisations.refusal)
     return Assembly(
-        running=running,
-        peers=peers,
         marker_sender=marker_sender,
         add_partitions_sender=add_partitions_sender,
         groups=groups,
         transactions=transactions,
         fetch_sessions=sessions,
-        recently_dead=recently_dead,
         client=in_cluster,
         control=control,
         dispatcher=dispatcher,
         sasl=sasl,
         quotas=ClientQuotas(current),
         audit=_audit(control, dispatcher, sasl, now),
+        storage_exchange=StorageExchange(organisations, peers, image, config.node_id) if in_cluster else None,
     )
 
 
@@ -182,11 +188,15 @@ def connect_with_login(connect: Connect, running: RunningConfig, listener: str) 
     return logged_in(connect, lambda: own_login(running.current, listener))
 
 
-def _authorizer(config: BrokerConfig, image: Callable[[], ClusterImage]) -> Authorizer | None:
+def _led_sizes(replicas: Replicas) -> Iterator[tuple[str, int]]:
+    return ((partition.topic, partition.log.size) for partition in replicas if partition.leads)
+
+
+def _authorizer(config: BrokerConfig, image: Callable[[], ClusterImage], denials: Denials) -> Authorizer | None:
     if not config.authorizer_class_name:
         return None
     everyone = config.allow_everyone_if_no_acl_found
-    return Authorizer(config.principals_of_super_users, image, allow_everyone=everyone)
+    return Authorizer(config.principals_of_super_users, image, denials, allow_everyone=everyone)
 
 
 def _audit(ctx: ControlContext, dispatcher: Dispatcher, sasl: SaslServer, now: Callable[[], int]) -> Audit | None:
@@ -198,6 +208,5 @@ def _audit(ctx: ControlContext, dispatcher: Dispatcher, sasl: SaslServer, now: C
     buffer = AuditBuffer(config.node_id, config.moldau_audit_max_records_per_second, now(), monotonic())
     audit = dispatcher.audit = Audit(buffer, AuditWriter(buffer, topic.append, now), ACTIONS, now)
     sasl.on_failed = audit.login_failed
-    if ctx.authorizer is not None:
-        ctx.authorizer.on_denied = audit.denied
+    ctx.organisations.denials.on_denied = audit.denied
     return audit

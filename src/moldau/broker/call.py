@@ -2,19 +2,28 @@
 
 from moldau.base.coordination import Caller
 from moldau.base.session import Session
+from moldau.broker.organisations.member import Member
 from moldau.broker.quotas import Meter
+from moldau.broker.security.authorizer import Authorizer, Rights
 
 
 class Call:
     """Made for each request, so a plain class: compiled code makes one in the time of an attribute look-up."""
 
-    __slots__ = ("correlation_id", "meter", "session", "version")
+    __slots__ = ("correlation_id", "member", "meter", "session", "version")
 
-    def __init__(self, session: Session, version: int, correlation_id: int) -> None:
+    def __init__(self, session: Session, version: int, correlation_id: int, member: Member | None = None) -> None:
         self.session = session
+        self.member = member  # None: a user of the cluster, of no organisation
         self.version = version
         self.correlation_id = correlation_id
         self.meter: Meter | None = None  # None: the client has no quota
+
+    def rights(self, authorizer: Authorizer | None) -> Rights | None:
+        """What the caller may do. None: everything."""
+        if self.member is not None:
+            return self.member.rights
+        return None if authorizer is None else authorizer.rights(self.session)
 
     def throttle_ms(self) -> int:
         """How long the client has to wait after this response."""

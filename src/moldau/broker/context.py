@@ -4,7 +4,7 @@ Handlers read `ctx.image` once per request and change metadata through the contr
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from moldau.base.errors import Refusal
@@ -17,6 +17,7 @@ from moldau.broker.coordinators.group_coordinator import GroupCoordinator
 from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from moldau.broker.fetch_sessions import FetchSessionCache
 from moldau.broker.metadata_cache import MetadataCache
+from moldau.broker.organisations.directory import Directory
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.recently_dead import RecentlyDead
@@ -74,13 +75,14 @@ class ControlContext(_Context):
     served: Sequence[ApiMessages]  # the rows of the table, which needs its handlers and so cannot be imported by them
     topics: TopicCreator
     replicas: Replicas
-    metadata_cache: MetadataCache
     peers: Peers
     recently_dead: RecentlyDead
     serve_forwarded: ServeForwarded
     tls_problem: Callable[[Mapping[str, str]], str | None]  # why this broker cannot use these settings
     tokens: DelegationTokens
     authorizer: Authorizer | None
+    organisations: Directory
+    metadata_cache: MetadataCache = field(default_factory=MetadataCache)
 
     def rules(self, image: ClusterImage) -> ElectionRules:
         return election_rules(self.config, image)

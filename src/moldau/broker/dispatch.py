@@ -19,9 +19,11 @@ from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.context import Contexts, ControlContext, CoordinatorContext, DataContext
 from moldau.broker.controller import NotController
 from moldau.broker.needs import Need
-from moldau.broker.quotas import ClientQuotas, Meter, Timed
+from moldau.broker.organisations.directory import Directory
+from moldau.broker.organisations.edge import serve_member
+from moldau.broker.quotas import ClientQuotas, Meter, Timed, unlimited_meter
 from moldau.broker.security.audit import Audit
-from moldau.broker.security.gate import Gate
+from moldau.broker.security.gate import Gate, Serve
 from moldau.broker.throttle_time import read_throttle_time, with_throttle_time
 from moldau.broker.waiting import awaited
 from moldau.net.connection import Connection, Handled
@@ -154,6 +156,7 @@ class Dispatcher:
         self._hot = {key: Hot(api) for key, api in self._apis.items() if api.hot is not None}
         self.quotas: ClientQuotas | None = None  # None: no client has any
         self.audit: Audit | None = None  # None: it is turned off
+        self.organisations: Directory | None = None  # None: there are none
 
     def __call__(self, connection: Connection, frame: memoryview) -> Handled:
         """Handle one request. An unexpected error is logged here, and closes the connection."""
@@ -185,17 +188,17 @@ class Dispatcher:
             if version >= hot.flexible:
                 at = at + 1 if frame[at] == 0 else skip_tag_section(frame, at)
             call = Call(session, version, correlation_id)
-            if self.quotas is None:
+            if self.quotas is None and self.organisations is None:
                 return hot.serve(self._data, frame, at, call)
-            session.client_id = read_request_header(frame)[0].client_id
-            return self._serve_metered(hot, frame, at, call, self.quotas.meter(session, connection))
+            return self._serve_metered(hot, frame, at, call, connection)
         return self._dispatch_cold(connection, frame)
 
-    def _serve_metered(self, hot: Hot, frame: memoryview, at: int, call: Call, meter: Meter | None) -> Handled:
-        """Serve a client that may have quotas."""
-        call.meter = meter
-        if meter is not None and hot.counts_request:
-            meter.produced(len(frame))
+    def _serve_metered(self, hot: Hot, frame: memoryview, at: int, call: Call, connection: Connection) -> Handled:
+        """Serve a client that may have quotas, or be a member of an organisation."""
+        self._identify(call, read_request_header(frame)[0].client_id)
+        self._meter(call, connection)
+        if call.meter is not None and hot.counts_request:
+            call.meter.produced(len(frame))
         reply = hot.serve(self._data, frame, at, call)
         if call.meter is not None:
             call.meter.end()
@@ -218,8 +221,8 @@ class Dispatcher:
                 f"{messages.name} request of {len(frame)} bytes is over the limit of {COLD_REQUEST_AT_MOST}"
             )
         request: object = decode(messages.request, version, frame, at, exact=False)
-        session.client_id = header.client_id
         call = Call(session, version, correlation_id)
+        self._identify(call, header.client_id)
         handled = self._serve_cold(connection, api, request, frame, call)
         if self.audit is None or api.audited is None:
             return handled
@@ -232,8 +235,8 @@ class Dispatcher:
             return _frame(api, call, refused)
         if api.only_for is not None and (error := api.only_for(session)) is not None:
             return _frame(api, call, messages.response(error_code=error))
-        if self.quotas is not None and not by_brokers(messages, call.version):
-            call.meter = self.quotas.meter(session, connection)
+        if not by_brokers(messages, call.version):
+            self._meter(call, connection)
         client = self._contexts.controller_client
         if api.forwarded and client is not None:
             work = self._by_the_controller(client, api, request, bytes(frame), call)
@@ -242,6 +245,22 @@ class Dispatcher:
         if call.meter is not None:
             call.meter.end()
         return handled
+
+    def _identify(self, call: Call, client_id: str | None) -> None:
+        """Note the client id, and the member of an organisation that calls."""
+        call.session.client_id = client_id
+        if self.organisations is not None:
+            call.member = self.organisations.member(call.session)
+
+    def _meter(self, call: Call, connection: Connection | None) -> None:
+        """Count the request if there is a limit for its client. None where another broker has the connection."""
+        if self.quotas is not None:
+            client_id = call.session.client_id or ""
+            if call.member is not None:
+                client_id = call.member.client_id(client_id)
+            call.meter = self.quotas.meter(call.session, client_id, connection)
+        if call.meter is None and call.member is not None and call.member.limited:
+            call.meter = unlimited_meter(connection)
 
     def _answer(self, api: Api, request: object, call: Call) -> Handled:
         response = self._handle(api, request, call)
@@ -302,10 +321,9 @@ class Dispatcher:
         header, at = read_request_header(frame)
         request: object = decode(api.messages.request, version, frame, at, exact=False)
         if self._control.controller.leads:
-            session.client_id = header.client_id
             call = Call(session, version, correlation_id)
-            if self.quotas is not None:
-                call.meter = self.quotas.meter(session, None)
+            self._identify(call, header.client_id)
+            self._meter(call, None)
             try:
                 response = await self._serve(api, request, call)
             except Exception:  # a closed connection would make the broker resend it, with other clients' requests
@@ -321,8 +339,10 @@ class Dispatcher:
 
     def _handle(self, api: Api, request: object, call: Call) -> Served:
         assert api.handler is not None
-        serve = partial(api.handler, self._context_of(api))
-        return serve(request, call) if self._gate is None else self._gate.serve(api.messages, serve, request, call)
+        serve: Serve = partial(api.handler, self._context_of(api))
+        if self._gate is not None:
+            serve = partial(self._gate.serve, api.messages, serve)
+        return serve(request, call) if call.member is None else serve_member(api.messages, serve, request, call)
 
     def _context_of(self, api: Api) -> DataContext | ControlContext | CoordinatorContext:
         if api.part is Part.DATA:

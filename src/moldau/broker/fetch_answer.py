@@ -11,7 +11,7 @@ from moldau.broker.fetch_sessions import FetchContext
 from moldau.broker.leaders import endpoints
 from moldau.net.reply import BadRequest, Parked, Parts
 from moldau.replication.delayed_fetch import DelayedFetch, Watched
-from moldau.wire.hot.fetch import FetchBody, pack_fetch
+from moldau.wire.hot.fetch import FETCH_BY_ID, FetchBody, pack_fetch
 
 logger: Final = logging.getLogger("moldau.broker")
 
@@ -19,6 +19,8 @@ logger: Final = logging.getLogger("moldau.broker")
 def respond(ctx: DataContext, fetch: FetchContext, call: Call, plan: Plan) -> Parts:
     answers = fetch.answer(plan.results)
     throttle_ms = 0
+    if call.member is not None:
+        call.member.fetched(plan.results, call.meter, by_id=call.version >= FETCH_BY_ID)
     if call.meter is not None:
         call.meter.fetched(plan.size)
         throttle_ms = call.meter.throttle_ms(fetch=True)

@@ -34,6 +34,7 @@ from moldau.broker.configs import effective
 from moldau.broker.context import RunningConfig
 from moldau.broker.controller import Controller
 from moldau.broker.listener_settings import Listener
+from moldau.broker.organisations.exchange import EXCHANGE_MS
 from moldau.broker.peers import Peers
 from moldau.broker.replica_manager import ReplicaManager
 from moldau.broker.scheduler import PeriodicTask, Scheduler
@@ -218,7 +219,7 @@ class Node:
 
     def _reload_tls(self) -> None:
         if self._tls is not None:
-            self._tls.adapt(self._assembly.running.current)
+            self._tls.adapt(self._assembly.control.running.current)
 
     def _open_directories(self) -> None:
         """Open the log directories. One whose disk fails is offline; at least one has to work."""
@@ -266,7 +267,7 @@ class Node:
         peers = Peers(lambda: controller.image, between_brokers, node_id=config.node_id, connect=connect)
         parts = (running, controller, self._replicas, now)
         coordinators = coordinate(*parts, peers, self._allocate_producer_ids)
-        self._assembly = assembly = assemble(*parts, coordinators, peers, self._tls_problem)
+        self._assembly = assembly = assemble(*parts, coordinators, peers, self._tls_problem, self._listeners.sessions)
         client = assembly.client
         self._compactor = Compactor(self._replicas, lambda: _cleaners(running.current), now)
         if client is not None:
@@ -305,7 +306,7 @@ class Node:
                 forget_first_users(usable, controller.image)
             return
         wait_s = 2 * config.zookeeper_session_timeout_ms / 1000
-        listener_name = self._assembly.peers.listener_name
+        listener_name = self._assembly.control.peers.listener_name
         await self._startup.retry(lambda: lifecycle.check_id_unused(self._broker, listener_name, wait_s))
         if controller.founded:
             await self._startup.retry(lambda: lifecycle.registration.election.create_cluster(brought))
@@ -350,6 +351,7 @@ class Node:
 
     def _go(self) -> None:
         self._follow_quotas(None, self._controller.image)
+        self._assembly.follow_organisations(None, self._controller.image)
         self._controller.on_image(self._follow)
         self._replicas.owner = StandaloneOwner(self._give_up)
         if self._replica_manager is not None:
@@ -425,6 +427,8 @@ class Node:
             registration = self._lifecycle.registration
             balance = partial(registration.rebalance_leaders, config.leader_imbalance_per_broker_percentage)
             tasks.append(PeriodicTask("balance of leaders", every, balance))
+        if (exchange := self._assembly.storage_exchange) is not None:
+            tasks.append(PeriodicTask("bytes stored by organisations", EXCHANGE_MS, exchange.refresh))
         if self._tls is not None:
             tasks.append(PeriodicTask("certificates", CERTIFICATE_CHECK_MS, self._reload_tls))
         if idle_ms > 0:
@@ -441,14 +445,15 @@ class Node:
         self._stop.set()
 
     def _configure(self, topic: Topic) -> LogConfig:
-        return self._assembly.running.current.topic_config(topic.config)
+        return self._assembly.control.running.current.topic_config(topic.config)
 
     def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.broker_configs != new.broker_configs:
             self._adapt(new)
             self._replicas.reconfigure(new.topics.values())
         self._follow_quotas(old, new)
-        self._assembly.recently_dead.follow(old, new)
+        self._assembly.follow_organisations(old, new)
+        self._assembly.control.recently_dead.follow(old, new)
         self._replicas.follow(old, new)
         if self._replica_manager is not None:
             self._replica_manager.follow(old, new)
@@ -464,7 +469,7 @@ class Node:
     def _adapt(self, image: ClusterImage) -> None:
         """Apply dynamic settings: those changed now, or before the last restart."""
         config, _ = load(effective(self._assembly.control.layers()), host_name=socket.gethostname())
-        self._assembly.running.current = config
+        self._assembly.control.running.current = config
         cordon(self._directories, config)
         self._assembly.fetch_sessions.slots = config.max_incremental_fetch_session_cache_slots
         self._request_limits.largest_request = config.socket_request_max_bytes
@@ -495,7 +500,7 @@ class Node:
             await self._lifecycle.registration.stop()
         else:
             await self._controller.leave()
-        await self._assembly.peers.stop()
+        await self._assembly.control.peers.stop()
         if self._store is not None:
             try:
                 await self._store.close()

@@ -12,7 +12,7 @@ Each broker counts by itself, as Kafka does. Without a quota in the image there 
 
 import logging
 import math
-from collections.abc import Callable, Coroutine, Generator, Hashable
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable
 from dataclasses import dataclass
 from time import monotonic, perf_counter
 from types import TracebackType
@@ -95,13 +95,13 @@ class ClientQuotas:
             self._quotas = quotas  # another object: sessions look again
         return changed
 
-    def meter(self, session: Session, connection: Throttled | None) -> "Meter | None":
+    def meter(self, session: Session, client_id: str, connection: Throttled | None) -> "Meter | None":
         """A meter for the next request of a session; None: the client has no quota.
 
         `connection` is None where another broker has the connection, and mutes it.
         """
         quota = session.quota
-        user, client_id = session.principal.name, session.client_id or ""
+        user = session.principal.name
         if (
             not isinstance(quota, ClientQuota)
             or quota.quotas is not self._quotas
@@ -168,7 +168,7 @@ class ClientQuotas:
 class Meter:
     """Counts one request against the quotas of its client, and throttles its connection."""
 
-    __slots__ = ("_began", "_clock", "_connection", "_mutation_s", "_produced", "quota")
+    __slots__ = ("_began", "_clock", "_connection", "_fetch_buckets", "_mutation_s", "_produced", "_taken", "quota")
 
     def __init__(self, quota: ClientQuota, connection: Throttled | None, clock: Callable[[], float]) -> None:
         self.quota = quota
@@ -177,6 +177,20 @@ class Meter:
         self._began = perf_counter()  # when the loop began to work on the request, or 0 while it does not
         self._produced = False
         self._mutation_s = 0.0
+        self._fetch_buckets = () if quota.fetch is None else (quota.fetch,)
+        self._taken: list[TokenBucket] = []
+
+    def take(self, bucket: TokenBucket, amount: int) -> None:
+        """Count against a limit that is no quota of the client, such as its organisation's."""
+        now = self._clock()
+        bucket.take(amount, now)
+        if bucket not in self._taken:
+            self._taken.append(bucket)
+        self._mute(bucket.wait_s(now))
+
+    def limit_fetch(self, buckets: Iterable[TokenBucket]) -> None:
+        """Limits of the records in this response, beside the client's quota. What is sent has to be taken from them."""
+        self._fetch_buckets = (*self._fetch_buckets, *buckets)
 
     def produced(self, size: int) -> None:
         """Count a Produce request, and mute its connection at once: a response with acks=all may take a while."""
@@ -190,14 +204,13 @@ class Meter:
     @property
     def may_fetch(self) -> bool:
         """Whether records may be sent now."""
-        bucket = self.quota.fetch
-        return bucket is None or not bucket.wait_s(self._clock())
+        now = self._clock()
+        return not any(bucket.wait_s(now) for bucket in self._fetch_buckets)
 
     @property
     def most_fetched(self) -> int:
         """The most bytes of records in a response, unless a single batch is larger."""
-        bucket = self.quota.fetch
-        return UNLIMITED if bucket is None else min(int(bucket.rate * bucket.window.burst_s), MAX_INT)
+        return min((int(each.rate * each.window.burst_s) for each in self._fetch_buckets), default=UNLIMITED)
 
     def fetched(self, size: int) -> None:
         """Count the records of a Fetch response."""
@@ -225,11 +238,12 @@ class Meter:
         wait_s = self._mutation_s
         for bucket, counts in (
             (self.quota.produce, self._produced),
-            (self.quota.fetch, fetch),
             (self.quota.request, True),
         ):
             if counts and bucket is not None:
                 wait_s = max(wait_s, bucket.wait_s(now))
+        for bucket in (*self._taken, *(self._fetch_buckets if fetch else ())):
+            wait_s = max(wait_s, bucket.wait_s(now))
         self._mute(wait_s)
         return min(math.ceil(wait_s * 1000), MAX_INT)
 
@@ -256,6 +270,11 @@ class Meter:
     def _mute(self, wait_s: float) -> None:
         if wait_s and self._connection is not None:
             self._connection.throttle(min(wait_s * 1000, MAX_INT))
+
+
+def unlimited_meter(connection: Throttled | None) -> Meter:
+    """The meter of a client without quotas, for other limits to be counted with."""
+    return Meter(ClientQuota({}, "", "", None, None, None, None), connection, monotonic)
 
 
 class Timed(Generator[Any, Any, Any]):

@@ -6,6 +6,7 @@ from moldau.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from moldau.broker.apis.allocate_producer_ids import allocate_producer_ids
 from moldau.broker.apis.alter_client_quotas import alter_client_quotas
 from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
+from moldau.broker.apis.alter_organisations import alter_organisations
 from moldau.broker.apis.alter_partition import alter_partitions
 from moldau.broker.apis.alter_partition_reassignments import alter_partition_reassignments
 from moldau.broker.apis.alter_replica_log_dirs import alter_replica_log_dirs
@@ -30,6 +31,7 @@ from moldau.broker.apis.describe_configs import describe_configs
 from moldau.broker.apis.describe_delegation_token import describe_delegation_token
 from moldau.broker.apis.describe_groups import describe_groups
 from moldau.broker.apis.describe_log_dirs import describe_log_dirs
+from moldau.broker.apis.describe_organisations import describe_organisations
 from moldau.broker.apis.describe_producers import describe_producers
 from moldau.broker.apis.describe_topic_partitions import describe_topic_partitions
 from moldau.broker.apis.describe_transactions import describe_transactions
@@ -150,4 +152,12 @@ APIS = (
     coordinator(BY_KEY[69], consumer_group_describe, needs.DESCRIBE_GROUP + needs.DESCRIBE_TOPIC),
     control(BY_KEY[74], list_config_resources, needs.DESCRIBE_CLUSTER_CONFIGS),
     control(BY_KEY[75], describe_topic_partitions, needs.DESCRIBE_TOPIC),
+    control(BY_KEY[20_000], describe_organisations, needs.DESCRIBE_CLUSTER),
+    control(
+        BY_KEY[20_001],
+        alter_organisations,
+        needs.ALTER_CLUSTER,
+        forwarded=True,
+        audited=audit.organisations_altered,
+    ),
 )

@@ -9,6 +9,7 @@ from moldau.broker.cluster.controller_client import ControllerClient
 from moldau.broker.controller import Controller
 from moldau.broker.fresh import fresh_id
 from moldau.broker.internal_topics import internal_spec
+from moldau.broker.organisations.policy import TopicPolicy
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.changes import Change, Decide
 from moldau.metadata.image import ClusterImage
@@ -31,6 +32,7 @@ class TopicCreator:
         replicas: Replicas,
         config: Callable[[], BrokerConfig],
     ) -> None:
+        self.policy = TopicPolicy(config)
         self._controller = controller
         self._client = client
         self._replicas = replicas
@@ -45,7 +47,9 @@ class TopicCreator:
         def decide(image: ClusterImage) -> Change | Refusal:
             config = configs.new_topic(list(spec.config.items()), self._config().values)
             decision = create_topic(image, spec, topic_id=topic_id, defaults=defaults, start=start)
-            return config if isinstance(config, Refusal) and not isinstance(decision, Refusal) else decision
+            if isinstance(decision, Refusal):
+                return decision
+            return config if isinstance(config, Refusal) else self.policy.creating(image, decision)
 
         return decide
 

@@ -5,7 +5,7 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -223,6 +223,10 @@ class Listeners:
         if not served:
             self._warn("Refusing connection from", connection.session.peer, "connection_creation_rate")
             asyncio.get_running_loop().call_later(wait_s, connection.close)
+
+    def sessions(self) -> Iterator[Session]:
+        """Of all open connections."""
+        return (connection.session for connection in self.connections)
 
     def end_throttles(self) -> None:
         """Serve throttled connections again, since quotas have changed. Each request is judged anew."""

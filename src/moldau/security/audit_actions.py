@@ -16,6 +16,7 @@ from moldau.wire.messages.alter_client_quotas import (
     AlteredEntity,
 )
 from moldau.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from moldau.wire.messages.alter_organisations import AlterOrganisationsRequest, AlterOrganisationsResponse
 from moldau.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -99,6 +100,14 @@ def reassigned(request: AlterPartitionReassignmentsRequest, response: AlterParti
         Resource(PARTITION, f"{topic.name}-{each.partition_index}", each.error_code)
         for topic in response.responses
         for each in topic.partitions
+    ]
+
+
+def organisations_altered(request: AlterOrganisationsRequest, response: AlterOrganisationsResponse) -> Resources:
+    deleted = {each.name for each in request.alterations if each.definition is None}
+    return [
+        Resource("Organisation", each.name, each.error_code, "delete" if each.name in deleted else "set")
+        for each in response.results
     ]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeGuard
 
+from moldau.security.organisations import NAME
 from moldau.security.sasl import Authenticated, Challenge, Failed, NeedsWork, Outcome
 from moldau.security.scram import read_name
 
@@ -28,6 +29,7 @@ class ClaimRules:
     scope_claim: str
     subject_claim: str
     skew_s: int
+    organisation_claim: str = ""  # whose value is put before the subject: acme/alice
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,24 @@ def check_claims(claims: Claims, rules: ClaimRules, now_ms: int) -> Bearer | str
     subject = claims.get(rules.subject_claim)
     if not isinstance(subject, str) or not subject.strip():
         return f"the token has no claim {rules.subject_claim}"
-    return Bearer(subject.strip(), int(expires * 1000), _words(claims.get(rules.scope_claim), split=True))
+    user = _with_organisation(subject.strip(), claims, rules.organisation_claim)
+    if user is None:
+        return f"the token's claim {rules.organisation_claim} or its subject cannot be part of a user's name"
+    return Bearer(user, int(expires * 1000), _words(claims.get(rules.scope_claim), split=True))
+
+
+def _with_organisation(subject: str, claims: Claims, claim: str) -> str | None:
+    """The user's name, with its organisation if a claim names it. None: the two cannot be told apart."""
+    if not claim:
+        return subject
+    organisation = claims.get(claim)
+    if "/" in subject or (organisation is not None and not _is_organisation(organisation)):
+        return None
+    return subject if organisation is None else f"{organisation}/{subject}"
+
+
+def _is_organisation(value: object) -> bool:
+    return isinstance(value, str) and NAME.fullmatch(value) is not None
 
 
 def _is_time(value: object) -> TypeGuard[float]:

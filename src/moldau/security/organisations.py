@@ -1,4 +1,4 @@
-"""Organisations: names of their own over the names of the cluster, products, members and limits. Enforces nothing.
+"""Organisations: their products, members, roles and limits, and the documents that hold them. Enforces nothing.
 
 A user `acme/alice` belongs to the organisation `acme`. What it calls `shop.orders` the cluster calls
 `acme.shop.orders`; groups and transactional ids likewise. The first part of a topic's name is its product. Other names
@@ -7,20 +7,16 @@ of the cluster do not exist for it, and a topic id of others is as unknown as on
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
-from uuid import UUID
 
 from moldau.base.session import Principal
-from moldau.wire.declare import Name
-from moldau.wire.primitives import ZERO_UUID
 
 NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # of organisations and products: no dot, which separates them
 ROOT: Final = "/moldau/organisations"  # where their documents are
 ALL_PRODUCTS: Final = "*"
-_HIDDEN: Final = (1 << 128) - 1
 
 
 class Role(Enum):
@@ -54,9 +50,17 @@ class Organisation:
     def prefix(self) -> str:
         return f"{self.name}."
 
-    def roles(self, user: str, product: str) -> frozenset[Role]:
-        own = self.members.get(user, {})
-        return frozenset(own[each] for each in (product, ALL_PRODUCTS) if each in own)
+    @property
+    def limits_rates(self) -> bool:
+        """Whether the rate of the organisation or of a product is limited."""
+        return any(each.bytes_in is not None or each.bytes_out is not None for each in self._all_limits())
+
+    @property
+    def limits_storage(self) -> bool:
+        return any(each.bytes_stored is not None for each in self._all_limits())
+
+    def _all_limits(self) -> tuple[Limits, ...]:
+        return (self.limits, *self.products.values())
 
 
 def product_of(topic: str) -> str:
@@ -70,7 +74,32 @@ def member_of(principal: Principal) -> tuple[str, str] | None:
     return (organisation, user) if principal.kind == "User" and slash and NAME.fullmatch(organisation) else None
 
 
+def problem_of(organisation: Organisation) -> str | None:
+    """What is wrong with an organisation; None: nothing."""
+    for product, limits in organisation.products.items():
+        if not NAME.fullmatch(product):
+            return f"A product's name has lower-case letters, digits and dashes, got {product!r}."
+        if limits.connections is not None:
+            return f"Connections belong to no product: limit those of organisation {organisation.name}."
+    for limits in (organisation.limits, *organisation.products.values()):
+        for name in Limits.__slots__:
+            value = getattr(limits, name)
+            if value is not None and (type(value) is not int or value < 0):
+                return f"Limit {name} of organisation {organisation.name} must be a number from 0 on, got {value!r}."
+    for user, roles in organisation.members.items():
+        if not user:
+            return "A user needs a name."
+        for product in roles:
+            if product != ALL_PRODUCTS and product not in organisation.products:
+                return f"User {user!r} has a role in product {product!r}, which does not exist."
+    return None
+
+
 # ── documents ──
+
+
+def path_of(name: str) -> str:
+    return f"{ROOT}/{name}"
 
 
 class MalformedOrganisation(ValueError):
@@ -106,52 +135,3 @@ def from_json(name: str, text: str) -> Organisation:
 
 def _plain_limits(limits: Limits) -> dict[str, Any]:
     return {name: value for name in Limits.__slots__ if (value := getattr(limits, name)) is not None}
-
-
-# ── names ──
-
-
-class ToCluster:
-    """A renaming of requests: from the organisation's names to the cluster's."""
-
-    __slots__ = ("_owns", "_prefix")
-
-    def __init__(self, organisation: str, owns: Callable[[UUID], bool]) -> None:
-        self._prefix = f"{organisation}."
-        self._owns = owns
-
-    def name(self, kind: Name, name: str, /) -> str:
-        return f"{self._prefix}{name}" if name else name  # empty: the request has an id instead
-
-    def topic_id(self, topic_id: UUID, /) -> UUID:
-        return topic_id if topic_id == ZERO_UUID or self._owns(topic_id) else _hidden(topic_id)
-
-    def text(self, text: str, /) -> str:
-        return text
-
-
-class ToOrganisation:
-    """A renaming of responses: from the cluster's names to the organisation's. Names of others are left out."""
-
-    __slots__ = ("_mentions", "_owns", "_prefix")
-
-    def __init__(self, organisation: str, owns: Callable[[UUID], bool]) -> None:
-        self._prefix = f"{organisation}."
-        self._mentions = re.compile(rf"(?<![\w.-]){re.escape(self._prefix)}")
-        self._owns = owns
-
-    def name(self, kind: Name, name: str, /) -> str | None:
-        if not name:
-            return name
-        return name[len(self._prefix) :] if name.startswith(self._prefix) else None
-
-    def topic_id(self, topic_id: UUID, /) -> UUID:
-        return topic_id if topic_id == ZERO_UUID or self._owns(topic_id) else _hidden(topic_id)
-
-    def text(self, text: str, /) -> str:
-        return self._mentions.sub("", text)
-
-
-def _hidden(topic_id: UUID) -> UUID:
-    """The id that the cluster sees in place of one of others, and the way back: no topic has it."""
-    return UUID(int=topic_id.int ^ _HIDDEN)

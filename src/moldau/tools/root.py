@@ -34,6 +34,8 @@ COMMANDS = {
     "acl": ("moldau.tools.acl.app", "app", "List, create and delete ACLs."),
     "security": ("moldau.tools.security.app", "app", "Show what clients may do."),
     "quota": ("moldau.tools.quota.app", "app", "Limit what users, client ids and addresses may use."),
+    "org": ("moldau.tools.org.app", "app", "Create organisations, give roles in them, show their usage."),
+    "product": ("moldau.tools.product.app", "app", "Create, limit and delete the products of organisations."),
     "pipeline": ("moldau.tools.pipeline.app", "app", "Run and watch Spark pipelines."),
     "spark": ("moldau.tools.pipeline.pack", "app", "Prepare Spark clusters for pipelines."),
     "perf": ("moldau.tools.records.perf", "app", "Measure the throughput and latency of a broker."),

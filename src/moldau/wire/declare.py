@@ -68,7 +68,7 @@ class Text(Kind[str]):
 
 
 class Name(Text):
-    """A text that names a topic, a group or a transactional id: `names.renamed` finds them in any message."""
+    """A text that names a topic, a group or a transactional id: `names.renamed` finds them in messages."""
 
     __slots__ = ("of",)
 
@@ -123,10 +123,13 @@ STRING: Final = Text()
 TOPIC_NAME: Final = Name("topic")
 GROUP_ID: Final = Name("group")
 TRANSACTIONAL_ID: Final = Name("transactional id")
+NAME_PATTERN: Final = Name("regular expression")  # for whole names
 RESOURCE_NAME: Final = NameOf("resource_type", {2: TOPIC_NAME, 32: GROUP_ID})  # config resources
 COORDINATOR_KEY: Final = NameOf("key_type", {0: GROUP_ID, 1: TRANSACTIONAL_ID})
 BYTES: Final = Blob()
 RECORDS: Final = Blob()
+SUBSCRIPTION: Final = Blob()  # of a classic consumer, in the embedded consumer protocol
+ASSIGNMENT: Final = Blob()
 
 
 def kind_of(kind: Kind[T] | type[T]) -> Kind[T]:

@@ -8,7 +8,27 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
-from moldau.wire.declare import TOPIC_ID, Array, Field, Kind, Name, NameOf, Nested, fields_of, replace
+from moldau.wire.declare import (
+    ASSIGNMENT,
+    SUBSCRIPTION,
+    TOPIC_ID,
+    Array,
+    Field,
+    Kind,
+    Name,
+    NameOf,
+    Nested,
+    fields_of,
+    replace,
+)
+from moldau.wire.messages.consumer_protocol import (
+    read_assignment,
+    read_subscription,
+    read_version,
+    write_assignment,
+    write_subscription,
+)
+from moldau.wire.primitives import MalformedMessage
 
 T = TypeVar("T")
 
@@ -74,7 +94,24 @@ def _of_kind(kind: Kind[Any]) -> Convert | None:
             return lambda struct, value, renaming: renamed(value, renaming)
     if kind is TOPIC_ID:
         return lambda struct, topic_id, renaming: renaming.topic_id(topic_id)
+    if kind is SUBSCRIPTION:
+        return lambda struct, data, renaming: _embedded(read_subscription, write_subscription, data, renaming)
+    if kind is ASSIGNMENT:
+        return lambda struct, data, renaming: _embedded(read_assignment, write_assignment, data, renaming)
     return None
+
+
+def _embedded(read: Callable[[bytes], T], write: Callable[[T, int], bytes], data: bytes, renaming: Renaming) -> bytes:
+    """The bytes of a classic member with other names. What is not of the consumer protocol stays as it is."""
+    try:
+        version, value = read_version(data), read(data)
+    except MalformedMessage:
+        return data
+    if write(value, version) != data:  # a newer version, which would lose what is not known here
+        return data
+    after = renamed(value, renaming)
+    assert after is not None  # all names are in arrays
+    return write(after, version)
 
 
 def _of_type(kind: NameOf, struct: object, name: str, renaming: Renaming) -> str | None:

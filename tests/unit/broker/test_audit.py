@@ -14,7 +14,7 @@ from moldau.broker.call import Call
 from moldau.broker.security import audit_writer
 from moldau.broker.security.audit import Audit
 from moldau.broker.security.audit_writer import AuditWriter
-from moldau.broker.security.authorizer import Denial
+from moldau.broker.security.denials import Denial
 from moldau.net.reply import BadRequest, Parked, Reply
 from moldau.security.acls import Operation, ResourceType
 from moldau.security.audit import AuditBuffer, Client, Resource, action

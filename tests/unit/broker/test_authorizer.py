@@ -10,7 +10,7 @@ from moldau.base.session import BROKER, Principal, Session
 from moldau.broker.security import authorizer as module
 from moldau.broker.security.acl_documents import created, deleted, found, path_of, pattern_of
 from moldau.broker.security.authorizer import Authorizer
-from moldau.broker.security.denial_log import REMEMBERED_LINES, REPEAT_S, DenialLog
+from moldau.broker.security.denials import REMEMBERED_LINES, REPEAT_S, DenialLog, Denials
 from moldau.metadata.changes import DocumentsChanged
 from moldau.metadata.documents import changed, is_document
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
@@ -38,7 +38,7 @@ class World:
     def __init__(self) -> None:
         topic = Topic("orders", TOPIC_ID, (PartitionState(0, (1,), (1,), 1),))
         self.image = ClusterImage(topics={"orders": topic}, topics_by_id={TOPIC_ID: topic})
-        self.authorizer = Authorizer(["User:admin"], lambda: self.image)
+        self.authorizer = Authorizer(["User:admin"], lambda: self.image, Denials())
 
     def apply(self, change: DocumentsChanged | None) -> None:
         assert change is not None
@@ -166,7 +166,7 @@ def test_denials_are_counted_and_logged_in_kafkas_words(caplog: pytest.LogCaptur
             assert not world.authorizer.rights(alice).may(
                 Operation.DESCRIBE, ResourceType.TOPIC, "orders", "Metadata", log=False
             )
-    assert world.authorizer.denied == 3
+    assert world.authorizer.denials.count == 3
     assert caplog.messages == [
         "Principal = User:alice is Denied operation = WRITE from host = 10.0.0.1 "
         "on resource = Topic:LITERAL:orders for request = Produce"

@@ -3,7 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from moldau.base.session import Session
 from moldau.broker.apis.fetch import plan_fetch
+from moldau.broker.call import Call
 from moldau.broker.fetch_plan import Plan
 from moldau.broker.follower_fetch import NOTHING, UNTHROTTLED, plan_copies
 from moldau.log.settings import LogConfig
@@ -48,7 +50,7 @@ def test_plans_change_nothing(tmp_path: Path) -> None:
         copies = [plan_copies(ctx, follower, ASKED, NOTHING, UNTHROTTLED, by_id=True) for _ in range(10)]
         assert all(told(plan) == told(copies[0]) for plan in copies)
         assert copies[0].size > 0
-        reads = [plan_fetch(ctx, body(-1), VERSION, ASKED) for _ in range(2)]
+        reads = [plan_fetch(ctx, body(-1), Call(Session("", ""), VERSION, 0), ASKED) for _ in range(2)]
         assert told(reads[0]) == told(reads[1])
         assert reads[0].size == 0, "nothing is committed"
         assert {each: known.end_offset for each, known in role.isr.followers.items()} == before

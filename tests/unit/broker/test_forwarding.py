@@ -14,6 +14,7 @@ from moldau.broker.context import Contexts
 from moldau.broker.controller import CONTENDED, NOT_CONTROLLER, NotController, unless_deposed
 from moldau.broker.dispatch import Dispatcher, Packed
 from moldau.broker.security.authorizer import Authorizer
+from moldau.broker.security.denials import Denials
 from moldau.broker.security.gate import Gate
 from moldau.broker.security.guards.table import GUARDS
 from moldau.broker.table import APIS
@@ -67,7 +68,7 @@ def test_a_forwarded_request_is_authorized_by_its_principal(principal: Principal
         return CreateTopicsResponse(topics=())
 
     config: Any = None
-    authorizer = Authorizer(["User:admin"], ClusterImage)
+    authorizer = Authorizer(["User:admin"], ClusterImage, Denials())
     gate = Gate(authorizer, GUARDS, ClusterImage, lambda: config)
     dispatcher = Dispatcher(contexts(leads=True), [api._replace(handler=create)], gate)
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=(), configs=())
@@ -77,7 +78,7 @@ def test_a_forwarded_request_is_authorized_by_its_principal(principal: Principal
     assert isinstance(answer, bytes)
     response = decode(CreateTopicsResponse, 7, answer, 5)
     assert [topic.error_code for topic in response.topics] == errors
-    assert authorizer.denied == len(errors)
+    assert authorizer.denials.count == len(errors)
 
 
 def test_an_error_of_the_controllers_is_an_answer_and_ends_no_connection() -> None:

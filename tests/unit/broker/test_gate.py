@@ -12,6 +12,7 @@ from moldau.base.session import Principal, Session
 from moldau.broker.call import Call
 from moldau.broker.security.acl_documents import created
 from moldau.broker.security.authorizer import Authorizer
+from moldau.broker.security.denials import Denials
 from moldau.broker.security.gate import Gate
 from moldau.broker.security.guards.table import GUARDS
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
@@ -73,7 +74,7 @@ def ask(request: object, served: object, response: type[R], *rights: Right, vers
         topics=topics, topics_by_id={topic.id: topic for topic in topics.values()}, documents=documents
     )
     config: Any = SimpleNamespace(auto_create_topics_enable=True)
-    gate = Gate(Authorizer([], lambda: image), GUARDS, lambda: image, lambda: config)
+    gate = Gate(Authorizer([], lambda: image, Denials()), GUARDS, lambda: image, lambda: config)
     messages = BY_KEY[layout_of(type(request)).key]
     session = Session("PLAINTEXT", "10.0.0.1:1", principal=Principal("User", "alice"))
     call = Call(session, messages.highest if version is None else version, 1)

@@ -12,8 +12,10 @@ from moldau.broker.security.guards.table import GUARDS, HOT
 from moldau.broker.table import APIS
 from moldau.security.acls import Operation, ResourceType
 from moldau.wire.messages.alter_client_quotas import AlterClientQuotasRequest
+from moldau.wire.messages.alter_organisations import AlterOrganisationsRequest
 from moldau.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from moldau.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
+from moldau.wire.messages.describe_organisations import DescribeOrganisationsRequest
 from moldau.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from support.security.clients import Client
 from support.security.matrix import prepare, requests
@@ -25,6 +27,8 @@ OTHERS = (
     ("quotas", 1, AlterClientQuotasRequest(entries=(), validate_only=True)),
     ("users", 0, DescribeUserScramCredentialsRequest(users=None)),
     ("users", 0, AlterUserScramCredentialsRequest(deletions=(), upsertions=())),
+    ("organisations", 0, DescribeOrganisationsRequest(names=None)),
+    ("organisations", 0, AlterOrganisationsRequest(alterations=())),
 )
 
 Asked = dict[str, set[tuple[Operation, ResourceType]]]

@@ -64,7 +64,7 @@ def session(user: str = "alice", client_id: str = "app") -> Session:
 
 
 def metered(quotas: ClientQuotas, of: Session, connection: Muted | None = None) -> Meter:
-    meter = quotas.meter(of, connection)
+    meter = quotas.meter(of, of.client_id or "", connection)
     assert meter is not None
     return meter
 
@@ -120,8 +120,8 @@ class TestCounting:
 
     def test_a_client_without_a_quota_has_no_meter(self) -> None:
         quotas = made(Clock(), **{ALICE: document(producer_byte_rate="1000")})
-        assert quotas.meter(session("bob"), None) is None
-        assert quotas.meter(session("alice"), None) is not None
+        assert quotas.meter(session("bob"), "", None) is None
+        assert quotas.meter(session("alice"), "", None) is not None
 
     def test_a_session_looks_again_when_quotas_or_its_principal_change(self) -> None:
         quotas = made(Clock(), **{ALICE: document(producer_byte_rate="1000")})
@@ -129,7 +129,7 @@ class TestCounting:
         first = metered(quotas, of).quota
         assert metered(quotas, of).quota is first
         of.principal = Principal("User", "bob")
-        assert quotas.meter(of, None) is None
+        assert quotas.meter(of, of.client_id or "", None) is None
         of.principal = Principal("User", "alice")
         assert follow(quotas, {ALICE: document(producer_byte_rate="2000")})
         again = metered(quotas, of).quota

@@ -14,6 +14,7 @@ from moldau.security.audit_actions import (
     credentials_altered,
     features_updated,
     offsets_deleted,
+    organisations_altered,
     partitions_created,
     quotas_altered,
     token_changed,
@@ -26,6 +27,12 @@ from moldau.wire.messages.alter_client_quotas import (
     QuotaAlteration,
     QuotaAlterationResult,
     QuotaOp,
+)
+from moldau.wire.messages.alter_organisations import (
+    AlterOrganisationsRequest,
+    AlterOrganisationsResponse,
+    OrganisationAlteration,
+    OrganisationAlterationResult,
 )
 from moldau.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -190,6 +197,21 @@ def test_quotas_are_named_by_entity_and_key() -> None:
         AlterClientQuotasRequest(entries=(asked,), validate_only=False), AlterClientQuotasResponse(entries=(done,))
     )
     assert found == [Resource("ClientQuota", "client-id=a, user=<default>", 0, "producer_byte_rate")]
+
+
+def test_organisations_are_named() -> None:
+    asked = (
+        OrganisationAlteration(name="acme", expected=None, definition="{}"),
+        OrganisationAlteration(name="globex", expected="{}", definition=None),
+    )
+    done = tuple(
+        OrganisationAlterationResult(name=each.name, error_code=code, error_message=None)
+        for each, code in zip(asked, (0, 44), strict=True)
+    )
+    found = organisations_altered(
+        AlterOrganisationsRequest(alterations=asked), AlterOrganisationsResponse(results=done)
+    )
+    assert found == [Resource("Organisation", "acme", 0, "set"), Resource("Organisation", "globex", 44, "delete")]
 
 
 def test_others() -> None:

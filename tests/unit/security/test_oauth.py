@@ -107,3 +107,17 @@ def test_extensions_are_accepted() -> None:
 @given(st.binary(max_size=64))
 def test_any_bytes(data: bytes) -> None:
     assert not isinstance(step(exchange("refused"), data), Authenticated)
+
+
+OF_ORGANISATIONS = ClaimRules(None, (), "scope", "sub", 30, "org")
+
+
+@pytest.mark.parametrize(
+    ("subject", "organisation", "user"),
+    [("alice", "acme", "acme/alice"), ("alice", None, "alice"), ("a/b", "acme", None), ("a/b", None, None)]
+    + [("alice", wrong, None) for wrong in ("", "Acme", "a/b", 1)],
+)
+def test_a_claim_names_the_organisation(subject: str, organisation: object, user: str | None) -> None:
+    claims = {"exp": 100, "sub": subject} | ({} if organisation is None else {"org": organisation})
+    found = check_claims(claims, OF_ORGANISATIONS, 0)
+    assert (found.subject if isinstance(found, Bearer) else None) == user

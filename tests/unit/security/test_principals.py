@@ -81,3 +81,10 @@ def test_rules(rules: str, dn: str, name: str | None) -> None:
 def test_rules_that_cannot_be_read(text: str) -> None:
     with pytest.raises(BadRules):
         read_rules(text)
+
+
+def test_a_subject_names_a_member_of_an_organisation() -> None:
+    """The rule of docs/security.md."""
+    rules = read_rules(r"RULE:^CN=([^,]*),O=([^,]*)$/$2\/$1/L,DEFAULT")
+    assert user_name("CN=Alice,O=Acme", rules) == "acme/alice"
+    assert user_name("CN=Alice,OU=Acme", rules) == "CN=Alice,OU=Acme"

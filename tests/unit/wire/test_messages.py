@@ -265,6 +265,8 @@ def test_the_table_has_what_kafka_4_3_serves() -> None:
         "ConsumerGroupDescribe": (69, 0, 1),
         "ListConfigResources": (74, 0, 1),
         "DescribeTopicPartitions": (75, 0, 0),
+        "DescribeOrganisations": (20_000, 0, 0),
+        "AlterOrganisations": (20_001, 0, 0),
     }
     assert [api.key for api in APIS] == sorted(BY_KEY)
     assert {api.name for api in APIS if api.advertised != api.lowest} == {"Produce"}

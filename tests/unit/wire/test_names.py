@@ -7,9 +7,16 @@ import pytest
 
 from moldau.wire.declare import Array, Field, Kind, Name, NameOf, Nested, Text, fields_of
 from moldau.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from moldau.wire.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    ConsumerProtocolTopic,
+    read_subscription,
+    write_subscription,
+)
 from moldau.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from moldau.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest
+from moldau.wire.messages.join_group import JoinGroupProtocol
 from moldau.wire.messages.list_groups import ListedGroup, ListGroupsResponse
 from moldau.wire.messages.registry import BY_KEY
 from moldau.wire.names import ERROR_TEXT, renamed
@@ -72,7 +79,7 @@ OTHER_TEXTS = {
     "committed_metadata", "configuration_keys", "documentation", "feature", "group_instance_id", "group_state",
     "group_type", "host", "instance_id", "leader", "log_dir", "mechanism", "mechanisms", "member_id", "metadata",
     "name", "path", "protocol_data", "protocol_name", "protocol_type", "rack", "rack_id", "reason", "server_assignor",
-    "state_filters", "states_filter", "subscribed_topic_regex", "transaction_state", "transactional_id_pattern",
+    "state_filters", "states_filter", "transaction_state",
     "types_filter", "unknown_state_filters", "value",
 }  # fmt: skip
 # The structs in which `name` is not that of a topic.
@@ -98,8 +105,8 @@ def texts(cls: type, seen: set[type]) -> list[tuple[type, Field]]:
     return found
 
 
-# Rights, users and quotas of the whole cluster: their names mean the same to everyone.
-OF_THE_CLUSTER = ("Acls", "ClientQuotas", "DelegationToken", "UserScramCredentials")
+# Rights, users, quotas and organisations of the whole cluster: their names mean the same to everyone.
+OF_THE_CLUSTER = ("Acls", "ClientQuotas", "DelegationToken", "Organisations", "UserScramCredentials")
 OF_CLIENTS = [api for api in BY_KEY.values() if not api.between_brokers and not api.name.endswith(OF_THE_CLUSTER)]
 
 
@@ -109,3 +116,23 @@ def test_every_text_is_declared_a_name_or_known_not_to_be_one(api: object) -> No
         for cls, field in texts(message, set()):
             known = field.name in OTHER_TEXTS and (field.name != "name" or cls.__name__ in OTHER_NAMES)
             assert known or field.name.endswith(ERROR_TEXT), f"{cls.__name__}.{field.name}"
+
+
+def test_names_in_the_consumer_protocol_are_renamed() -> None:
+    subscription = ConsumerProtocolSubscription(
+        topics=("a", "x"), user_data=b"own", owned_partitions=(ConsumerProtocolTopic(topic="a", partitions=(1,)),)
+    )
+    for version in range(4):
+        protocol = JoinGroupProtocol(name="range", metadata=write_subscription(subscription, version))
+        found = renamed(protocol, Upper())
+        assert found is not None
+        told = read_subscription(found.metadata)
+        assert (told.topics, told.user_data) == (("topic A",), b"own")
+        assert [each.topic for each in told.owned_partitions] == (["topic A"] if version else [])
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\0", b"\0\x01\0\x05http:", b"\0\x09" + b"\0" * 12, b"\xff\xff"])
+def test_other_bytes_stay_as_they_are(metadata: bytes) -> None:
+    """Of Kafka Connect, of a version that is not known, or of nothing at all."""
+    protocol = JoinGroupProtocol(name="sessioned", metadata=metadata)
+    assert renamed(protocol, Upper()) == protocol

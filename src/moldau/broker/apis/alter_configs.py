@@ -88,7 +88,7 @@ def _deciding(ctx: ControlContext, asked: Alteration, *, twice: bool) -> Decide:
             return Refusal(WireError.INVALID_REQUEST, "Each resource must appear at most once.")
         match asked.kind:
             case Resource.TOPIC:
-                return _alter_topic(ctx, asked)
+                return _alter_topic(ctx, image, asked)
             case Resource.BROKER:
                 return _alter_broker(ctx, image, asked)
             case Resource.GROUP:
@@ -98,13 +98,15 @@ def _deciding(ctx: ControlContext, asked: Alteration, *, twice: bool) -> Decide:
     return decide
 
 
-def _alter_topic(ctx: ControlContext, asked: Alteration) -> Change | Refusal:
+def _alter_topic(ctx: ControlContext, image: ClusterImage, asked: Alteration) -> Change | Refusal:
     topic = topic_of(ctx, asked.name)
     if isinstance(topic, Refusal):
         return topic
     current = {} if asked.replace else topic.config
     config = configs.alter_topic(current, asked.changes, ctx.config.values)
-    return config if isinstance(config, Refusal) else TopicConfigured(asked.name, config)
+    if isinstance(config, Refusal):
+        return config
+    return ctx.topics.policy.configuring(image, asked.name, config) or TopicConfigured(asked.name, config)
 
 
 def _alter_broker(ctx: ControlContext, image: ClusterImage, asked: Alteration) -> Change | Refusal:

@@ -18,6 +18,7 @@ from moldau.wire.messages.api_versions import (
 from moldau.wire.messages.registry import BY_KEY, ApiMessages
 
 KEY = 18
+OWN_CLIENT = "moldau"  # the software name of our own clients
 CLIENT_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-")
 
 
@@ -32,7 +33,7 @@ def api_versions(ctx: ControlContext, request: ApiVersionsRequest | None, call: 
         call.session.software_version = request.client_software_version
     return ApiVersionsResponse(
         error_code=WireError.NONE,
-        api_keys=tuple(_row(api) for api in ctx.served),
+        api_keys=tuple(_row(api) for api in ctx.served if not api.own or call.session.software_name == OWN_CLIENT),
         supported_features=_supported(call.version),
         finalized_features_epoch=ctx.image.features_epoch,
         finalized_features=tuple(

@@ -46,9 +46,9 @@ async def create_delegation_token(
 
 def _may_create_for(ctx: ControlContext, call: Call, owner: Principal) -> bool:
     """Without an authorizer nothing grants tokens of others."""
-    if ctx.authorizer is None:
+    rights = call.rights(ctx.authorizer)
+    if rights is None:
         return False
-    rights = ctx.authorizer.rights(call.session)
     return rights.may(Operation.CREATE_TOKENS, ResourceType.USER, str(owner), "CreateDelegationToken")
 
 

@@ -7,6 +7,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import ControlContext
 from moldau.broker.controller import ControllerResponse, unless_deposed
+from moldau.broker.organisations.policy import TopicPolicy
 from moldau.broker.quotas import counted
 from moldau.broker.topics import MAX_START
 from moldau.metadata.changes import Change, Decide, PartitionsAdded, decide_each
@@ -28,7 +29,12 @@ async def create_partitions(
     counts = Counter(topic.name for topic in request.topics)
     strict = call.version >= STRICT_QUOTA
     decides = [
-        counted(_deciding(topic, twice=counts[topic.name] > 1), call.meter, _new_partitions, strict=strict)
+        counted(
+            _deciding(ctx.topics.policy, topic, twice=counts[topic.name] > 1),
+            call.meter,
+            _new_partitions,
+            strict=strict,
+        )
         for topic in request.topics
     ]
     if request.validate_only:
@@ -45,14 +51,17 @@ def _new_partitions(_: ClusterImage, change: Change) -> int:
     return len(change.partitions)
 
 
-def _deciding(topic: CreatePartitionsTopic, *, twice: bool) -> Decide:
+def _deciding(policy: TopicPolicy, topic: CreatePartitionsTopic, *, twice: bool) -> Decide:
     start = randrange(MAX_START)
     assignment = None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
 
     def decide(image: ClusterImage) -> Change | Refusal:
         if twice:
             return Refusal(WireError.INVALID_REQUEST, "Duplicate topic in request.")
-        return add_partitions(image, topic.name, topic.count, assignment, start=start)
+        decision = add_partitions(image, topic.name, topic.count, assignment, start=start)
+        if isinstance(decision, Refusal):
+            return decision
+        return policy.growing(image, topic.name, len(decision.partitions)) or decision
 
     return decide
 

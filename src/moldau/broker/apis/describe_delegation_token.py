@@ -40,9 +40,10 @@ def _may_see(ctx: ControlContext, call: Call, token: DelegationToken) -> bool:
     """Its owner, requester and renewers may, and those with a right to the token or to the tokens of its owner."""
     if token.may_see(call.session.principal):
         return True
-    if ctx.authorizer is None:
+    rights = call.rights(ctx.authorizer)
+    if rights is None:
         return False
-    may = partial(ctx.authorizer.rights(call.session).may, api="DescribeDelegationToken", log=False)
+    may = partial(rights.may, api="DescribeDelegationToken", log=False)
     return may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id) or may(
         Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner)
     )

@@ -49,28 +49,29 @@ def fetch(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Parts | P
     asked = opened.asked
     if ask.replica_id >= 0:
         call.meter = None  # followers have no quotas, but throttles of replication
-        if ctx.authorizer is not None and not ctx.authorizer.rights(call.session).may_follow():
+        rights = call.rights(ctx.authorizer)
+        if rights is not None and not rights.may_follow():
             return respond(ctx, opened, call, _refuse_all(asked))
         return fetch_as_follower(ctx, opened, ask, call)
     if call.meter is not None:
         return _fetch_metered(ctx, opened, ask, call, call.meter)
-    plan = plan_fetch(ctx, ask, version, asked, _readable(ctx, call))
+    plan = plan_fetch(ctx, ask, call, asked)
     if plan.ready or plan.size >= ask.min_bytes or ask.max_wait_ms <= 0 or not asked:
         return respond(ctx, opened, call, plan)
     parked, _ = delay(
         plan.partitions,
         ask,
         ask.min_bytes - plan.size,
-        lambda: respond(ctx, opened, call, plan_fetch(ctx, ask, version, asked, _readable(ctx, call))),
+        lambda: respond(ctx, opened, call, plan_fetch(ctx, ask, call, asked)),
         read_committed=ask.isolation == READ_COMMITTED,
     )
     return parked
 
 
 def _readable(ctx: DataContext, call: Call) -> Readable:
-    if ctx.authorizer is None:
+    rights = call.rights(ctx.authorizer)
+    if rights is None:
         return None
-    rights = ctx.authorizer.rights(call.session)
     return rights.reads_by_id if call.version >= FETCH_BY_ID else rights.reads
 
 
@@ -82,13 +83,16 @@ def _refuse_all(asked: Asked) -> Plan:
 def _fetch_metered(ctx: DataContext, opened: FetchContext, ask: FetchBody, call: Call, meter: Meter) -> Parts | Parked:
     """As `fetch`, within the client's quota."""
     asked = opened.asked or []
+    if call.member is not None:
+        topics = (token for token, _ in asked)
+        meter.limit_fetch(call.member.fetch_buckets(topics, by_id=call.version >= FETCH_BY_ID))
     most = meter.most_fetched
     ask = ask._replace(max_bytes=min(ask.max_bytes, most), min_bytes=min(ask.min_bytes, most))
 
     def planned() -> Plan:
         if not meter.may_fetch:
             return NOTHING_YET
-        plan = plan_fetch(ctx, ask, call.version, asked, _readable(ctx, call))
+        plan = plan_fetch(ctx, ask, call, asked)
         return plan if most == UNLIMITED else whole_batches(plan)
 
     plan = planned()
@@ -104,7 +108,9 @@ def _fetch_metered(ctx: DataContext, opened: FetchContext, ask: FetchBody, call:
     return parked
 
 
-def plan_fetch(ctx: DataContext, ask: FetchBody, version: int, asked: Asked, readable: Readable = None) -> Plan:
+def plan_fetch(ctx: DataContext, ask: FetchBody, call: Call, asked: Asked) -> Plan:
+    version, member = call.version, call.member
+    readable = _readable(ctx, call)
     by_id = version >= FETCH_BY_ID
     find = ctx.replicas.find
     topics = ctx.replicas.by_id if by_id else ctx.replicas.by_name
@@ -116,11 +122,12 @@ def plan_fetch(ctx: DataContext, ask: FetchBody, version: int, asked: Asked, rea
     ready = False
     result: FetchResult
     for token, row in asked:
-        partition = find(topics, token, row.partition)
-        if readable is not None and not readable[token]:
+        topic = token if member is None else member.token(token, by_id=by_id)
+        partition = find(topics, topic, row.partition)
+        if readable is not None and not readable[topic]:
             result = failure(row.partition, WireError.TOPIC_AUTHORIZATION_FAILED)
         elif partition is None:
-            result = failure(row.partition, *absent(ctx, token, row.partition, by_id=by_id))
+            result = failure(row.partition, *absent(ctx, topic, row.partition, by_id=by_id))
         else:
             partitions.append(partition)
             try:

@@ -32,6 +32,7 @@ from moldau.wire.headers import PREFIX_AND_LENGTH
 from moldau.wire.hot.produce import (
     PRODUCE_BY_ID,
     ProduceBody,
+    ProducePartition,
     ProduceResult,
     RepeatedProduce,
     pack_appended,
@@ -67,9 +68,11 @@ def produce(ctx: DataContext, frame: memoryview, at: int, call: Call) -> Reply:
     body = repeated.read(frame, at, call.version)
     if body.acks not in ACKS:
         return _pack(call, _refuse_all(body, Refusal.of(WireError.INVALID_REQUIRED_ACKS)))
+    if call.member is not None and body.transactional_id is not None:
+        body.transactional_id = call.member.name(body.transactional_id)
     writable: Writable = None
-    if ctx.authorizer is not None:
-        rights = ctx.authorizer.rights(session)
+    rights = call.rights(ctx.authorizer)
+    if rights is not None:
         writable = rights.writes_by_id if call.version >= PRODUCE_BY_ID else rights.writes
         if body.transactional_id is not None and not rights.may_write_in(body.transactional_id):
             return _refused_all(body, ID_REFUSED, call)
@@ -86,8 +89,7 @@ def _append_all(
     verifications: dict[Partition, VerificationResult] | None,
     writable: Writable,
 ) -> Reply:
-    acks = body.acks
-    version = call.version
+    acks, version = body.acks, call.version
     by_id = version >= PRODUCE_BY_ID
     replicas = ctx.replicas
     topics = replicas.by_id if by_id else replicas.by_name
@@ -98,16 +100,17 @@ def _append_all(
     for token, rows in body.topics:
         partition_results: list[ProduceResult] = []
         results.append((token, partition_results))
-        if writable is not None and not writable[token]:
+        topic = token if call.member is None else call.member.token(token, by_id=by_id)
+        if writable is not None and (refusal := _barred(writable, topic, rows, call)) is not None:
             refused = True
-            partition_results += [_refused(row.index, TOPIC_REFUSED) for row in rows]
+            partition_results += [_refused(row.index, refusal) for row in rows]
             continue
         for row in rows:
             index = row.index
-            partition = replicas.find(topics, token, index)
+            partition = replicas.find(topics, topic, index)
             if partition is None:
                 refused = True
-                partition_results.append(_absent(ctx, token, index, by_id))
+                partition_results.append(_absent(ctx, topic, index, by_id))
             elif row.stop < 0:
                 partition_results.append(_refused(index, NULL_RECORDS))
             elif partition.internal and not _is_broker(frame):
@@ -140,6 +143,16 @@ def _append_all(
     return reply_now
 
 
+def _barred(writable: dict[bytes, bool], topic: bytes, rows: list[ProducePartition], call: Call) -> Refusal | None:
+    """Why nothing can be written to a topic: for want of rights, or of space that the client's organisation may use."""
+    if not writable[topic]:
+        return TOPIC_REFUSED
+    if call.member is None:
+        return None
+    size = sum(row.stop - row.start for row in rows)
+    return call.member.produce(topic, size, call.meter, by_id=call.version >= PRODUCE_BY_ID)
+
+
 def _is_broker(frame: memoryview) -> bool:
     size: int = PREFIX_AND_LENGTH.unpack_from(frame)[3]
     return frame[PREFIX_AND_LENGTH.size : PREFIX_AND_LENGTH.size + max(size, 0)] == INTERNAL_CLIENT
@@ -153,10 +166,10 @@ def _produce_in_transaction(
     transactional_id = body.transactional_id
     version = call.version
     enabled = ctx.config.transaction_partition_verification_enable
-    batches = list(_transactional_batches(ctx, body, frame, version, writable))
+    batches = list(_transactional_batches(ctx, body, frame, call, writable))
 
     def verify_all(view: memoryview) -> NowOrLater[Verifications]:
-        found = batches if view is frame else _transactional_batches(ctx, body, view, version, writable)
+        found = batches if view is frame else _transactional_batches(ctx, body, view, call, writable)
         return verify(ctx.transactions, transactional_id, found, version, enabled=enabled, now=ctx.now())
 
     def append(view: memoryview, verifications: Verifications) -> Reply:
@@ -172,15 +185,17 @@ def _produce_in_transaction(
 
 
 def _transactional_batches(
-    ctx: DataContext, body: ProduceBody, frame: memoryview, version: int, writable: Writable
+    ctx: DataContext, body: ProduceBody, frame: memoryview, call: Call, writable: Writable
 ) -> Iterator[TransactionalBatch]:
     """The transactional batches of the request, for partitions that this broker leads and the client may write to."""
-    topics = ctx.replicas.by_id if version >= PRODUCE_BY_ID else ctx.replicas.by_name
+    by_id = call.version >= PRODUCE_BY_ID
+    topics = ctx.replicas.by_id if by_id else ctx.replicas.by_name
     for token, rows in body.topics:
-        if writable is not None and not writable[token]:
+        topic = token if call.member is None else call.member.token(token, by_id=by_id)
+        if writable is not None and not writable[topic]:
             continue
         for row in rows:
-            partition = ctx.replicas.find(topics, token, row.index)
+            partition = ctx.replicas.find(topics, topic, row.index)
             if partition is not None and partition.leads and row.stop >= 0:
                 batch = transactional_batch(partition, frame[row.start : row.stop])
                 if batch is not None:

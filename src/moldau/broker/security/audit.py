@@ -15,7 +15,7 @@ from moldau.base.session import Session
 from moldau.broker.call import Call
 from moldau.broker.security.audit_writer import AuditWriter
 from moldau.broker.security.authenticator import USER
-from moldau.broker.security.authorizer import Denial
+from moldau.broker.security.denials import Denial
 from moldau.net.connection import Handled
 from moldau.net.reply import BadRequest, Parked, Reply
 from moldau.security.audit import AuditBuffer, Client, Record, action, client_of, denial, failed_login, host_of

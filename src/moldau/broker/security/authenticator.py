@@ -73,8 +73,10 @@ class SaslGate:
         pool_of: Callable[[str], WorkPool],
         admitted: FrameHandler,
         now: Callable[[], int],
+        refusal: Callable[[Principal], str | None],
         on_failed: OnFailed | None = None,
     ) -> None:
+        self.refusal = refusal  # why a principal cannot have another connection
         self.settings = settings
         self.new_exchange = new_exchange
         self.pool_of = pool_of  # by mechanism
@@ -238,6 +240,8 @@ class Authenticator:
         if self._principal not in (None, principal):
             told = f"Cannot change principals during re-authentication from {_dotted(session.principal)}"
             return Failed("another user", f"{told}: {_dotted(principal)}")
+        if self._principal is None and (reason := self._gate.refusal(principal)) is not None:
+            return Failed(reason, f"Authentication failed: {reason}")
         session.principal = self._principal = principal
         self.by_token = login.by_token
         self._exchange = None

@@ -5,12 +5,12 @@ What Produce and Fetch ask is remembered in the session until the ACLs change, s
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, Protocol
 from uuid import UUID
 
 from moldau.base.session import BROKER, Principal, Session
 from moldau.broker.security.acl_documents import DENY_ALL, entries_of, pattern_of
-from moldau.broker.security.denial_log import DenialLog
+from moldau.broker.security.denials import Denial, Denials
 from moldau.metadata.documents import Documents
 from moldau.metadata.image import ClusterImage
 from moldau.security.acl_index import AclIndex
@@ -27,35 +27,23 @@ from moldau.security.audit import host_of
 
 logger: Final = logging.getLogger("moldau.authorizer")
 
-SHOWN_LETTERS: Final = 300  # of a name in the log
 REMEMBERED_TOPICS: Final = 10_000  # that one session reads or writes, in each dictionary
-
-
-class Denial(NamedTuple):
-    """A denied operation, as it is logged: `repeats` are those since the last log line."""
-
-    principal: str
-    host: str
-    listener: str
-    client_id: str | None
-    api: str
-    operation: Operation
-    resource: ResourceType
-    name: str
-    repeats: int
 
 
 class Authorizer:
     def __init__(
-        self, super_users: Iterable[str], image: Callable[[], ClusterImage], *, allow_everyone: bool = False
+        self,
+        super_users: Iterable[str],
+        image: Callable[[], ClusterImage],
+        denials: Denials,
+        *,
+        allow_everyone: bool = False,
     ) -> None:
         self.index = AclIndex((*super_users, str(BROKER)), allow_everyone=allow_everyone)
         self.version = 0  # grows when ACLs change
-        self.denied = 0  # decisions
-        self.on_denied: Callable[[Denial], None] | None = None  # called when a denial is logged
+        self.denials = denials
         self.image = image
         self._documents: Documents = {}
-        self._log = DenialLog()
         self._fold(image().documents)  # at the start, so that no request waits for it
 
     def find(self, wanted: AclFilter) -> Iterator[AclBinding]:
@@ -71,16 +59,6 @@ class Authorizer:
             return rights
         session.rights = rights = Rights(self, session)
         return rights
-
-    def deny(self, rights: "Rights", operation: Operation, resource: ResourceType, name: str, api: str) -> None:
-        self.denied += 1
-        repeats = self._log.write(
-            f"Principal = {_shown(rights.user)} is Denied operation = {operation.name} from host = {rights.host} "
-            f"on resource = {resource.title}:LITERAL:{_shown(name)} for request = {api}"
-        )
-        if repeats is not None and self.on_denied is not None:
-            client = (rights.user, rights.host, rights.listener, rights.client_id)
-            self.on_denied(Denial(*client, api, operation, resource, name, repeats))
 
     def _follow(self) -> None:
         documents = self.image().documents
@@ -103,16 +81,32 @@ class Authorizer:
         self._documents = documents
 
 
-def _shown(name: str) -> str:
-    """A name from the wire, which may be of any length and have line ends, in one line of a log."""
-    return (name if name.isprintable() else name.encode("unicode_escape").decode())[:SHOWN_LETTERS]
+class Index(Protocol):
+    """Decides by ACLs, or by roles."""
+
+    def allowed(self, user: str, host: str, operation: Operation, resource: ResourceType, name: str, /) -> bool: ...
+
+    def allowed_anywhere(self, user: str, host: str, operation: Operation, resource: ResourceType, /) -> bool: ...
+
+
+class RightsSource(Protocol):
+    """Where rights come from, and where denials go to."""
+
+    version: int
+    denials: Denials
+
+    @property
+    def index(self) -> Index: ...
+
+    @property
+    def image(self) -> Callable[[], ClusterImage]: ...
 
 
 class Rights:
-    """What the principal of one session may do, by one version of the ACLs."""
+    """What the principal of one session may do, by one version of the ACLs or roles."""
 
     __slots__ = (
-        "_authorizer",
+        "_source",
         "client_id",
         "host",
         "listener",
@@ -125,9 +119,9 @@ class Rights:
         "writes_by_id",
     )
 
-    def __init__(self, authorizer: Authorizer, session: Session) -> None:
-        self._authorizer = authorizer
-        self.version = authorizer.version
+    def __init__(self, source: RightsSource, session: Session) -> None:
+        self._source = source
+        self.version = source.version
         self.principal: Principal = session.principal
         self.user = str(session.principal)
         self.host = host_of(session.peer)
@@ -140,19 +134,20 @@ class Rights:
         self.writes_by_id = AllowedTopics(self, Operation.WRITE, "Produce", by_id=True)
 
     def may(self, operation: Operation, resource: ResourceType, name: str, api: str, *, log: bool = True) -> bool:
-        authorizer = self._authorizer
-        if authorizer.index.allowed(self.user, self.host, operation, resource, name):
+        source = self._source
+        if source.index.allowed(self.user, self.host, operation, resource, name):
             return True
         if log:
-            authorizer.deny(self, operation, resource, name, api)
+            client = (self.user, self.host, self.listener, self.client_id)
+            source.denials.note(Denial(*client, api, operation, resource, name))
         return False
 
     def may_anywhere(self, operation: Operation, resource: ResourceType) -> bool:
-        return self._authorizer.index.allowed_anywhere(self.user, self.host, operation, resource)
+        return self._source.index.allowed_anywhere(self.user, self.host, operation, resource)
 
     def operations(self, resource: ResourceType, name: str) -> int:
         """The authorized operations, as Describe responses carry them (KIP-430)."""
-        allowed = self._authorizer.index.allowed
+        allowed = self._source.index.allowed
         return bit_field(each for each in SUPPORTED[resource] if allowed(self.user, self.host, each, resource, name))
 
     def may_follow(self) -> bool:
@@ -164,7 +159,7 @@ class Rights:
         return self.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name, "Produce")
 
     def name_of(self, topic_id: bytes) -> str | None:
-        topic = self._authorizer.image().topics_by_id.get(UUID(bytes=topic_id))
+        topic = self._source.image().topics_by_id.get(UUID(bytes=topic_id))
         return None if topic is None else topic.name
 
 

@@ -1,4 +1,4 @@
-"""Gate: every request passes it before its handler, where an authorizer is configured. Knows no API.
+"""Gate: every request passes it before its handler. Knows no API.
 
 A guard looks at a request of its API and lets it pass as it is, refuses it with a response, or narrows it to what is
 allowed and completes the response afterwards: with errors for what was refused, or without what may not be seen.
@@ -93,11 +93,14 @@ def split(rows: Iterable[R], allowed: Callable[[R], bool]) -> tuple[tuple[R, ...
 
 
 class Gate:
-    """`guards` are by API key. An API without one is refused to everyone."""
+    """Without an authorizer only members of organisations are checked.
+
+    `guards` are by API key. An API without one is refused to everyone that is checked.
+    """
 
     def __init__(
         self,
-        authorizer: Authorizer,
+        authorizer: Authorizer | None,
         guards: Mapping[int, Guard],
         image: Callable[[], ClusterImage],
         config: Callable[[], BrokerConfig],
@@ -109,28 +112,34 @@ class Gate:
 
     def serve(self, messages: ApiMessages, serve: Serve, request: object, call: Call) -> object:
         """The response of `serve`, or its Later or coroutine, with what is refused."""
+        rights = call.rights(self._authorizer)
+        if rights is None:
+            return serve(request, call)
         guard = self._guards.get(messages.key)
         if guard is None:
             raise BadRequest(f"{messages.name} has no guard, so nobody may call it")
-        rights = self._authorizer.rights(call.session)
         verdict = guard(Visitor(rights, messages.name, call.version, self._image(), self._config()), request)
         if verdict is None:
             return serve(request, call)
         if not isinstance(verdict, Narrowed):
             return verdict
-        response = serve(verdict.request, call)
-
-        def complete(answered: object) -> object:
-            if isinstance(answered, bytes):
-                answered = decode(messages.response, call.version, memoryview(answered), 0)
-            if isinstance(answered, NotController):
-                return NotController(verdict.complete(answered.response))
-            return verdict.complete(answered)
-
-        if inspect.isawaitable(response):
-            return _completed(response, complete)
-        return chain(response, complete) if isinstance(response, Later) else complete(response)
+        return completed(messages, call, serve(verdict.request, call), verdict.complete)
 
 
-async def _completed(work: Awaitable[object], complete: Callable[[object], object]) -> object:
-    return complete(await work)
+def completed(messages: ApiMessages, call: Call, response: object, complete: Callable[[Any], object]) -> object:
+    """What `complete` makes of a response, which may be encoded, or come later."""
+
+    def finish(answered: object) -> object:
+        if isinstance(answered, bytes):
+            answered = decode(messages.response, call.version, memoryview(answered), 0)
+        if isinstance(answered, NotController):
+            return NotController(complete(answered.response))
+        return complete(answered)
+
+    if inspect.isawaitable(response):
+        return _awaited(response, finish)
+    return chain(response, finish) if isinstance(response, Later) else finish(response)
+
+
+async def _awaited(work: Awaitable[object], finish: Callable[[object], object]) -> object:
+    return finish(await work)

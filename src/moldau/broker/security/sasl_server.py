@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from moldau.base.session import Principal
 from moldau.broker.security.authenticator import OnFailed, SaslGate
 from moldau.broker.security.credentials import Credentials
 from moldau.broker.security.jwks import TokenVerifier, unsigned_claims
@@ -20,15 +21,22 @@ TOKEN_SECRET = "delegation.token.secret.key"
 
 
 class SaslServer:
-    """`config` is called for each login: some settings change while the broker runs."""
+    """`config` is called for each login: some settings change while the broker runs. `refusal` says why a principal
+    cannot have another connection.
+    """
 
     def __init__(
-        self, config: Callable[[], BrokerConfig], image: Callable[[], ClusterImage], now: Callable[[], int]
+        self,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], ClusterImage],
+        now: Callable[[], int],
+        refusal: Callable[[Principal], str | None],
     ) -> None:
         self.credentials = Credentials(image, now, lambda: token_secret(config()))
         self.on_failed: OnFailed | None = None  # called for each failed login; set before the gates are made
         self._config = config
         self._now = now
+        self._refusal = refusal
         self._pool = WorkPool()
         self._oauth_pool = WorkPool(1)  # may wait for the network
         self._verifiers: dict[OAuthSettings, TokenVerifier] = {}
@@ -43,6 +51,7 @@ class SaslServer:
                 self._pool_of,
                 admitted,
                 self._now,
+                self._refusal,
                 self.on_failed,
             )
             for name in read_sasl(self._config())

@@ -100,6 +100,7 @@ def _oauth(values: Mapping[str, Value]) -> OAuthSettings:
             scope_claim=str(values["sasl.oauthbearer.scope.claim.name"]),
             subject_claim=str(values["sasl.oauthbearer.sub.claim.name"]),
             skew_s=_number(values["sasl.oauthbearer.clock.skew.seconds"]),
+            organisation_claim=str(values["sasl.oauthbearer.organisation.claim.name"]),
         ),
     )
 

@@ -29,6 +29,8 @@ SASL: tuple[Setting, ...] = (
             doc="First pause between two attempts to fetch the OAuth provider's keys."),
     Setting("sasl.oauthbearer.jwks.endpoint.url", STRING,
             doc="The OAuth provider's keys (JWKS): file:, https: or http: URL."),
+    Setting("sasl.oauthbearer.organisation.claim.name", STRING, "", hidden=True,
+            doc="Claim with the organisation of an OAuth token: its subject is then the user ORGANISATION/SUBJECT."),
     Setting("sasl.oauthbearer.scope.claim.name", STRING, "scope",
             doc="Claim with the scope of an OAuth token."),
     Setting("sasl.oauthbearer.sub.claim.name", STRING, "sub",

@@ -12,6 +12,7 @@ from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import CommandContext, client_command, read_choices
 from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.common.passwords import PasswordFile, read_password
+from moldau.tools.org.limits import Roles
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 DEFAULT_ITERATIONS = 8192
@@ -43,8 +44,12 @@ def create(
     iterations: Iterations = DEFAULT_ITERATIONS,
     password_file: PasswordFile = None,
     directory: Directory = None,
+    roles: Roles = None,
 ) -> None:
-    """Create a user. The password is typed, or read from stdin or a file."""
+    """Create a user. The password is typed, or read from stdin or a file.
+
+    A user of an organisation is named ORGANISATION/USER, and is a reader of all its products unless roles are given.
+    """
     from moldau.client.admin.clients import Admin
     from moldau.client.admin.users import check, create_first_user, list_users, set_password
 
@@ -59,8 +64,10 @@ def create(
         raise CommandError(f"user {name!r} exists", remedy=f"Change its password with: {suggest(f'user alter {name}')}")
     password = read_password(name, password_file)
     check(name, password, chosen, iterations)
+    given = _give_roles(context, name, roles)  # before it can log in: without a role it would see nothing
     set_password(admin, name, password, chosen, iterations)
-    _tell(context, name, "created", f"Created user {name} for {', '.join(chosen)}.")
+    is_member = f" It is {given}." if given else ""
+    _tell(context, name, "created", f"Created user {name} for {', '.join(chosen)}.{is_member}")
 
 
 @client_command(app, "alter")
@@ -118,6 +125,24 @@ def delete(
         require_yes("user delete", f"Delete the credentials of {name} for {credentials}?")
     delete_credentials(admin, name, chosen)
     _tell(context, name, "deleted", f"Deleted the credentials of {name} for {credentials}.")
+
+
+def _give_roles(context: CommandContext, name: str, roles: list[str] | None) -> str:
+    """Make the user a member of its organisation; returns its roles in words, or "" for a user of the cluster."""
+    from moldau.client.admin import organisations
+    from moldau.client.admin.cluster import open_cluster
+    from moldau.security.organisations import Role
+    from moldau.tools.org.limits import read_roles, show_roles
+
+    if "/" not in name:
+        if roles:
+            raise misused("--role is for users of organisations", remedy="Name the user ORGANISATION/USER")
+        return ""
+    organisation, user = organisations.split_name(name, "USER")
+    given = read_roles(roles, Role.READER)
+    with open_cluster(context.target) as cluster:
+        organisations.change(cluster, organisation, organisations.with_roles(user, given.items()))
+    return show_roles(given)
 
 
 def _chosen(mechanisms: list[str] | None) -> list[str]:

@@ -11,6 +11,7 @@ from moldau.wire.declare import (
     INT8,
     INT16,
     INT32,
+    NAME_PATTERN,
     STRING,
     TOPIC_ID,
     TOPIC_NAME,
@@ -49,7 +50,7 @@ class ConsumerGroupDescribedMember:
     client_id: str = wire(STRING, default="")
     client_host: str = wire(STRING, default="")
     subscribed_topic_names: tuple[str, ...] = wire(Array(TOPIC_NAME), default=())
-    subscribed_topic_regex: str | None = wire(STRING, nullable=0, default=None)
+    subscribed_topic_regex: str | None = wire(NAME_PATTERN, nullable=0, default=None)
     assignment: ConsumerGroupDescribedAssignment = wire(
         ConsumerGroupDescribedAssignment, default=ConsumerGroupDescribedAssignment()
     )

@@ -6,7 +6,19 @@ subscriptions by regular expression and member ids that clients generate (KIP-10
 
 from uuid import UUID
 
-from moldau.wire.declare import GROUP_ID, INT16, INT32, STRING, TOPIC_ID, TOPIC_NAME, Array, message, struct, wire
+from moldau.wire.declare import (
+    GROUP_ID,
+    INT16,
+    INT32,
+    NAME_PATTERN,
+    STRING,
+    TOPIC_ID,
+    TOPIC_NAME,
+    Array,
+    message,
+    struct,
+    wire,
+)
 
 
 @struct
@@ -24,7 +36,7 @@ class ConsumerGroupHeartbeatRequest:
     rack_id: str | None = wire(STRING, nullable=0, default=None)
     rebalance_timeout_ms: int = wire(INT32, default=-1)  # -1: unchanged
     subscribed_topic_names: tuple[str, ...] | None = wire(Array(TOPIC_NAME), nullable=0, default=None)
-    subscribed_topic_regex: str | None = wire(STRING, nullable=1, since=1, default=None)
+    subscribed_topic_regex: str | None = wire(NAME_PATTERN, nullable=1, since=1, default=None)
     server_assignor: str | None = wire(STRING, nullable=0, default=None)
     topic_partitions: tuple[ConsumerGroupTopicPartitions, ...] | None = wire(
         Array(ConsumerGroupTopicPartitions), nullable=0, default=None

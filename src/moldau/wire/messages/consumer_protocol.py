@@ -10,7 +10,7 @@ from struct import pack, unpack_from
 from typing import TypeVar
 
 from moldau.wire.codec import decode, encode
-from moldau.wire.declare import BYTES, INT32, STRING, Array, layout_of, message, struct, wire
+from moldau.wire.declare import BYTES, INT32, STRING, TOPIC_NAME, Array, layout_of, message, struct, wire
 from moldau.wire.primitives import Buffer, MalformedMessage
 
 M = TypeVar("M")
@@ -22,13 +22,13 @@ NO_KEY = -1  # not an API
 
 @struct
 class ConsumerProtocolTopic:
-    topic: str = wire(STRING)
+    topic: str = wire(TOPIC_NAME)
     partitions: tuple[int, ...] = wire(Array(INT32))
 
 
 @message(key=NO_KEY, versions=(0, NEWEST_VERSION), flexible=None)
 class ConsumerProtocolSubscription:
-    topics: tuple[str, ...] = wire(Array(STRING))
+    topics: tuple[str, ...] = wire(Array(TOPIC_NAME))
     user_data: bytes | None = wire(BYTES, nullable=0, default=None)
     owned_partitions: tuple[ConsumerProtocolTopic, ...] = wire(
         Array(ConsumerProtocolTopic), since=1, default=(), ignorable=True

@@ -4,7 +4,19 @@ Version 3 adds authorized operations (KIP-430), 4 static members, 6 error messag
 (KIP-1043).
 """
 
-from moldau.wire.declare import BOOL, BYTES, GROUP_ID, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import (
+    ASSIGNMENT,
+    BOOL,
+    GROUP_ID,
+    INT16,
+    INT32,
+    STRING,
+    SUBSCRIPTION,
+    Array,
+    message,
+    struct,
+    wire,
+)
 
 OPERATIONS_NOT_ASKED_FOR = -(2**31)
 
@@ -21,8 +33,8 @@ class DescribedGroupMember:
     group_instance_id: str | None = wire(STRING, nullable=4, since=4, default=None, ignorable=True)
     client_id: str = wire(STRING, default="")
     client_host: str = wire(STRING, default="")
-    member_metadata: bytes = wire(BYTES, default=b"")
-    member_assignment: bytes = wire(BYTES, default=b"")
+    member_metadata: bytes = wire(SUBSCRIPTION, default=b"")
+    member_assignment: bytes = wire(ASSIGNMENT, default=b"")
 
 
 @struct

@@ -5,13 +5,13 @@ Version 1 adds the rebalance timeout, 5 static members (KIP-345), 7 the protocol
 with it (KIP-394). The protocol name may be null from 7 on; before, it is empty in a response with an error.
 """
 
-from moldau.wire.declare import BOOL, BYTES, GROUP_ID, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import BOOL, GROUP_ID, INT16, INT32, STRING, SUBSCRIPTION, Array, message, struct, wire
 
 
 @struct
 class JoinGroupProtocol:
     name: str = wire(STRING)
-    metadata: bytes = wire(BYTES)
+    metadata: bytes = wire(SUBSCRIPTION)
 
 
 @message(key=11, versions=(0, 9), flexible=6)
@@ -30,7 +30,7 @@ class JoinGroupRequest:
 class JoinGroupMember:
     member_id: str = wire(STRING)
     group_instance_id: str | None = wire(STRING, nullable=5, since=5, default=None, ignorable=True)
-    metadata: bytes = wire(BYTES, default=b"")
+    metadata: bytes = wire(SUBSCRIPTION, default=b"")
 
 
 @message(key=11, versions=(0, 9), flexible=6)

@@ -3,7 +3,18 @@
 Version 1 filters by duration (KIP-994), 2 by a pattern of the transactional id (KIP-1152).
 """
 
-from moldau.wire.declare import INT16, INT32, INT64, STRING, TRANSACTIONAL_ID, Array, message, struct, wire
+from moldau.wire.declare import (
+    INT16,
+    INT32,
+    INT64,
+    NAME_PATTERN,
+    STRING,
+    TRANSACTIONAL_ID,
+    Array,
+    message,
+    struct,
+    wire,
+)
 
 
 @message(key=66, versions=(0, 2), flexible=0)
@@ -11,7 +22,7 @@ class ListTransactionsRequest:
     state_filters: tuple[str, ...] = wire(Array(STRING), default=())  # empty: any
     producer_id_filters: tuple[int, ...] = wire(Array(INT64), default=())
     duration_filter: int = wire(INT64, since=1, default=-1)  # the shortest duration, in ms; negative: any
-    transactional_id_pattern: str | None = wire(STRING, nullable=2, since=2, default=None)
+    transactional_id_pattern: str | None = wire(NAME_PATTERN, nullable=2, since=2, default=None)
 
 
 @struct

@@ -8,6 +8,7 @@ from moldau.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from moldau.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from moldau.wire.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from moldau.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from moldau.wire.messages.alter_organisations import AlterOrganisationsRequest, AlterOrganisationsResponse
 from moldau.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from moldau.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -40,6 +41,7 @@ from moldau.wire.messages.describe_delegation_token import (
 )
 from moldau.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from moldau.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from moldau.wire.messages.describe_organisations import DescribeOrganisationsRequest, DescribeOrganisationsResponse
 from moldau.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from moldau.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -99,9 +101,17 @@ class ApiMessages(NamedTuple):
     flexible: int | None  # the first version with compact lengths, tagged fields and newer headers
     advertised: int  # the lowest version in ApiVersions, if it is another
     between_brokers: bool = False  # not listed in ApiVersions
+    own: bool = False  # not an API of Kafka: listed in ApiVersions for our own clients only
 
 
-def _api(request: type, response: type, advertised: int | None = None, *, between_brokers: bool = False) -> ApiMessages:
+def _api(
+    request: type,
+    response: type,
+    advertised: int | None = None,
+    *,
+    between_brokers: bool = False,
+    own: bool = False,
+) -> ApiMessages:
     layout = layout_of(request)
     lowest, highest = layout.versions
     name = request.__name__.removesuffix("Request")
@@ -115,6 +125,7 @@ def _api(request: type, response: type, advertised: int | None = None, *, betwee
         layout.flexible,
         lowest if advertised is None else advertised,
         between_brokers,
+        own,
     )
 
 
@@ -180,6 +191,8 @@ APIS: Final = (
     _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     _api(ListConfigResourcesRequest, ListConfigResourcesResponse),
     _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
+    _api(DescribeOrganisationsRequest, DescribeOrganisationsResponse, own=True),
+    _api(AlterOrganisationsRequest, AlterOrganisationsResponse, own=True),
 )
 
 BY_KEY: Final = {api.key: api for api in APIS}

@@ -3,13 +3,13 @@
 Version 3 adds static members (KIP-345), 5 protocol type and name, to detect a mismatch with the group (KIP-559).
 """
 
-from moldau.wire.declare import BYTES, GROUP_ID, INT16, INT32, STRING, Array, message, struct, wire
+from moldau.wire.declare import ASSIGNMENT, GROUP_ID, INT16, INT32, STRING, Array, message, struct, wire
 
 
 @struct
 class SyncGroupAssignment:
     member_id: str = wire(STRING)
-    assignment: bytes = wire(BYTES)
+    assignment: bytes = wire(ASSIGNMENT)
 
 
 @message(key=14, versions=(0, 5), flexible=4)
@@ -29,4 +29,4 @@ class SyncGroupResponse:
     error_code: int = wire(INT16, default=0)
     protocol_type: str | None = wire(STRING, nullable=5, since=5, default=None, ignorable=True)
     protocol_name: str | None = wire(STRING, nullable=5, since=5, default=None, ignorable=True)
-    assignment: bytes = wire(BYTES, default=b"")
+    assignment: bytes = wire(ASSIGNMENT, default=b"")

@@ -75,4 +75,6 @@ GUARDS: Final[Mapping[int, Guard]] = {
     69: groups.consumer_group_describe,
     74: _all(74, Operation.DESCRIBE_CONFIGS),
     75: metadata.describe_topic_partitions,
+    20_000: _all(20_000, Operation.DESCRIBE, organisations=()),
+    20_001: cluster.needs(Operation.ALTER, cluster.no_organisations),
 }

@@ -1,0 +1,1 @@
+"""Organisations at the edge of a broker: names, rights and limits of their members. Handlers know nothing of them."""

@@ -1,0 +1,140 @@
+"""Directory of organisations: those of the image, the members behind sessions, and what counts their traffic."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+from urllib.parse import unquote
+from uuid import UUID
+
+from moldau.base.session import Principal, SecurityProtocol, Session
+from moldau.broker.organisations.member import Member
+from moldau.broker.organisations.storage import Storage
+from moldau.broker.organisations.traffic import TrafficTable
+from moldau.broker.security.denials import Denials
+from moldau.broker.settings import BrokerConfig
+from moldau.groups.consumer.regex import check as problem_of_pattern
+from moldau.metadata.documents import Documents
+from moldau.metadata.image import ClusterImage
+from moldau.net.reply import BadRequest
+from moldau.security.organisation_names import OrganisationNames
+from moldau.security.organisation_roles import RoleIndex
+from moldau.security.organisations import (
+    ROOT,
+    MalformedOrganisation,
+    Organisation,
+    from_json,
+    member_of,
+)
+
+logger: Final = logging.getLogger("moldau.broker")
+
+_PREFIX: Final = f"{ROOT}/"
+
+
+def read_organisations(documents: Documents) -> dict[str, Organisation]:
+    """The organisations in the documents. One that cannot be read has no members, and so no rights for any."""
+    found: dict[str, Organisation] = {}
+    for path, text in documents.items():
+        if path.startswith(_PREFIX):
+            name = unquote(path.removeprefix(_PREFIX))
+            try:
+                found[name] = from_json(name, text)
+            except MalformedOrganisation as problem:
+                logger.error("%s cannot be read: its members have no rights. Write it again", problem)
+                found[name] = Organisation(name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What is known of a session: its member, or that it has none."""
+
+    version: int
+    principal: Principal
+    member: Member | None
+
+
+@dataclass(slots=True)
+class Roles:
+    """The source of one member's rights."""
+
+    version: int
+    image: Callable[[], ClusterImage]
+    index: RoleIndex
+    denials: Denials
+
+
+class Directory:
+    """`sessions`: of all open connections. `sizes`: topic and size of each partition that this broker leads."""
+
+    def __init__(
+        self,
+        image: Callable[[], ClusterImage],
+        config: Callable[[], BrokerConfig],
+        denials: Denials,
+        sessions: Callable[[], Iterable[Session]],
+        sizes: Callable[[], Iterable[tuple[str, int]]],
+    ) -> None:
+        self._image = image
+        self._sessions = sessions
+        self.organisations: Mapping[str, Organisation] = {}
+        self.traffic = TrafficTable(config)
+        self.storage = Storage(sizes, lambda: self.organisations)
+        self.denials = denials
+        self._version = 0  # grows when organisations change
+
+    def follow(self, old: ClusterImage | None, new: ClusterImage) -> None:
+        if old is not None and old.documents is new.documents:
+            return
+        found = read_organisations(new.documents)
+        if found != self.organisations:
+            self.organisations = found
+            self._version += 1
+            self.traffic.follow(found)
+
+    def member(self, session: Session) -> Member | None:
+        """The member behind a session; None for a user of the cluster."""
+        known = session.membership
+        if isinstance(known, Membership) and known.version == self._version and known.principal is session.principal:
+            return known.member
+        member = self._find(session)
+        session.membership = Membership(self._version, session.principal, member)
+        return member
+
+    def refusal(self, principal: Principal) -> str | None:
+        """Why a principal cannot have another connection to this broker; None: it can."""
+        of = member_of(principal)
+        organisation = None if of is None else self.organisations.get(of[0])
+        most = None if organisation is None else organisation.limits.connections
+        if organisation is None or most is None or self.connections(organisation.name) < most:
+            return None
+        return _too_many(organisation.name, most)
+
+    def connections(self, organisation: str) -> int:
+        """The open connections of an organisation's members to this broker."""
+        found = (member_of(session.principal) for session in self._sessions())
+        return sum(1 for of in found if of is not None and of[0] == organisation)
+
+    def _find(self, session: Session) -> Member | None:
+        of = member_of(session.principal)
+        organisation = None if of is None else self.organisations.get(of[0])
+        if of is None or organisation is None:
+            return None
+        most = organisation.limits.connections
+        by_certificate = session.security_protocol is SecurityProtocol.SSL  # logins are refused before they end
+        if most is not None and by_certificate and session.membership is None and self.connections(of[0]) > most:
+            raise BadRequest(_too_many(organisation.name, most))
+        roles = Roles(self._version, self._image, RoleIndex(organisation, of[1]), self.denials)
+        owns = partial(self._owns, organisation.prefix)
+        names = OrganisationNames(organisation.name, owns, lambda pattern: problem_of_pattern(pattern) is None)
+        return Member(organisation, names, roles, session, self.traffic, self.storage)
+
+    def _owns(self, prefix: str, topic_id: UUID) -> bool:
+        topic = self._image().topics_by_id.get(topic_id)
+        return topic is not None and topic.name.startswith(prefix)
+
+
+def _too_many(organisation: str, most: int) -> str:
+    return f"organisation {organisation} has {most} connections to this broker, which is its limit"

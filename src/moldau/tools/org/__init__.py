@@ -1,0 +1,1 @@
+"""`moldau org`: organisations, their members and what they use."""

@@ -1,0 +1,1 @@
+"""`moldau product`: the products of organisations."""
