@@ -50,10 +50,11 @@ class Extent:
     rounds: int = 3
     seconds: float = 5.0
     slice_s: float = 3.0  # of warming
-    warm_limit_s: float = 60.0
+    warm_least: int = 10  # slices: a JVM compiles its hot methods once more after half a minute of load
+    warm_most: int = 20
 
 
-QUICK = Extent(rounds=1, seconds=0.5, slice_s=0.3, warm_limit_s=0.5)
+QUICK = Extent(rounds=1, seconds=0.5, slice_s=0.3, warm_least=1, warm_most=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +181,9 @@ def _jars_of(kind: Kind | None) -> Jars | None:
 
 
 def _warm(measure: Saturation, peer: Peer, extent: Extent, cores: Cores, say: Say) -> list[float]:
-    """Slices of this load until it gets no faster; their rates."""
+    """Slices of this load, half a minute at least, until it gets no faster; their rates."""
     rates: list[float] = []
-    while not steady(rates) and len(rates) * extent.slice_s < extent.warm_limit_s:
+    while len(rates) < extent.warm_least or (len(rates) < extent.warm_most and not steady(rates)):
         say(f"{measure.name}, warming {peer.label}, slice {len(rates) + 1}")
         rates.append(load(measure, peer, extent.slice_s, cores)["per_s"])
     return rates
