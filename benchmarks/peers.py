@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -60,8 +60,14 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
+def _listeners(port: int, others: Mapping[str, int]) -> str:
+    return ",".join(f"{protocol}://{HOST}:{each}" for protocol, each in {"PLAINTEXT": port, **others}.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Moldau:
+    settings: Mapping[str, str] = field(default_factory=dict)
+    listeners: Mapping[str, int] = field(default_factory=dict)  # beside PLAINTEXT: security protocol → port
     name: str = "Moldau"
     version: str = moldau.__version__
 
@@ -69,31 +75,36 @@ class Moldau:
         (home / "data").mkdir()
 
     def command(self, home: Path, port: int) -> list[str]:
-        settings = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
-        where = ["--dir", str(home / "data"), "--listen", f"{HOST}:{port}"]
-        return [sys.executable, "-m", "moldau", "broker", *where, *settings]
+        settings = {"listeners": _listeners(port, self.listeners), **SETTINGS, **self.settings}
+        given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        return [sys.executable, "-m", "moldau", "broker", "--dir", str(home / "data"), *given]
 
 
 @dataclass(frozen=True, slots=True)
 class ApacheKafka:
     jars: Jars
+    settings: Mapping[str, str] = field(default_factory=dict)
+    listeners: Mapping[str, int] = field(default_factory=dict)  # beside PLAINTEXT: security protocol → port
     name: str = "Apache Kafka"
     version: str = KAFKA_VERSION
 
     def prepare(self, home: Path, port: int) -> None:
-        controller = free_port()
+        controller, listeners = free_port(), _listeners(port, self.listeners)
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **{name: name for name in self.listeners}}
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{HOST}:{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+            "listeners": f"{listeners},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": ",".join(f"{name}:{each}" for name, each in protocols.items()),
             "log.dirs": str(home / "data"),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             **SETTINGS,
+            **self.settings,
         }
         properties = home / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
@@ -144,6 +155,10 @@ class Peer:
 
     def rss_bytes(self) -> int:
         return int(psutil.Process(self.pid).memory_info().rss)
+
+    def pss_bytes(self) -> int:
+        """Resident memory, with each page that processes share divided among them."""
+        return int(psutil.Process(self.pid).memory_full_info().pss)
 
     def disk_read_bytes(self) -> int:
         """Bytes read from the disk, without the page cache."""

@@ -11,29 +11,22 @@ from benchmarks.peers import ApacheKafka, free_port, running
 HOST = "127.0.0.1"
 LOGIN = ("alice", "alice-secret")
 JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{LOGIN[0]}="{LOGIN[1]}";'
-PROTOCOLS = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+SETTINGS = {
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class _Secured:
     kafka: ApacheKafka
-    sasl_port: int
     name: str = "Apache Kafka"
     version: str = ""
 
     def prepare(self, home: Path, port: int) -> None:
         self.kafka.prepare(home, port)
-        properties = home / "server.properties"
-        settings = dict(line.split("=", 1) for line in properties.read_text().splitlines())
-        users = f"SASL_PLAINTEXT://{HOST}:{self.sasl_port}"
-        settings["listeners"] += f",{users}"
-        settings["advertised.listeners"] += f",{users}"
-        settings["listener.security.protocol.map"] = PROTOCOLS
-        settings["sasl.enabled.mechanisms"] = "PLAIN"
-        settings["listener.name.sasl_plaintext.plain.sasl.jaas.config"] = JAAS
-        settings["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-        settings["super.users"] = "User:ANONYMOUS"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def command(self, home: Path, port: int) -> list[str]:
         """With less memory than measured ones, and the collector that tests choose for all of Java."""
@@ -43,6 +36,7 @@ class _Secured:
 @contextmanager
 def secured_kafka(jars: Jars, directory: Path) -> Iterator[tuple[str, str]]:
     """The address of the super user, and that of users who log in."""
-    kind = _Secured(ApacheKafka(jars), free_port())
-    with running(kind, directory, "secured") as peer:
-        yield peer.bootstrap, f"{HOST}:{kind.sasl_port}"
+    port = free_port()
+    kafka = ApacheKafka(jars, settings=SETTINGS, listeners={"SASL_PLAINTEXT": port})
+    with running(_Secured(kafka), directory, "secured") as peer:
+        yield peer.bootstrap, f"{HOST}:{port}"
