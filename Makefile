@@ -99,6 +99,7 @@ docs: setup
 
 bench: setup compile
 	@$(BIN)/python -m benchmarks $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m benchmarks security)
 	@$(if $(ARGS),,$(BIN)/python -m benchmarks cluster)
 
 chaos: setup

@@ -25,6 +25,7 @@ from benchmarks import loading as offsets
 from benchmarks import quotas as limits
 from benchmarks import saturate as saturation
 from benchmarks import saturation_measures as saturations
+from benchmarks import security as protected
 from benchmarks import soak as soaking
 from benchmarks.compare import compare
 from benchmarks.jars import Jars
@@ -146,6 +147,34 @@ def cluster(
             jars, extent, scratch, _reader().value, kafka=not no_kafka, rounds=rounds, say=_saying(status), only=only
         )
     _publish_cluster(results, quick=quick or bool(only))
+
+
+@app.command()
+def security(
+    only: Annotated[list[str] | None, typer.Option(help="Prefix of a measure's name; may be repeated.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per broker; the median counts.")] = 3,
+    quick: Quick = False,
+    no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ours alone.")] = False,
+    workdir: Workdir = None,
+) -> None:
+    """Compare brokers with TLS, SCRAM, ACLs and quotas: produce, consume, logins, memory of connections."""
+    wanted = protected.chosen(only or [])
+    if not wanted:
+        console.print(f"No such measure; there are: {', '.join(measure.name for measure in protected.MEASURES)}")
+        raise typer.Exit(2)
+    found = kafka_jars.obtain()
+    jars = None if isinstance(found, str) else found
+    theirs = None if no_kafka or jars is None else ApacheKafka(jars)
+    extent = protected.QUICK if quick else protected.FULL
+    path = report.TRIAL if quick or only else report.SECURITY
+    with _scratch(workdir) as scratch, console.status("") as status:
+        setting = measures.Setting(jars, extent.sizes, scratch, _reader().value)
+        results = protected.compare(Moldau(), theirs, wanted, setting, extent, rounds=rounds, say=_saying(status))
+    if quick:
+        console.print("[yellow]A trial run: its figures are no measurement.")
+    report.show_security(results, console)
+    report.save(results, path)
+    console.print(f"Figures of all rounds: {path}")
 
 
 @app.command()

@@ -55,6 +55,7 @@ class ProduceLoad:
     warm_up: int = 0
     throughput: int = -1
     settings: Mapping[str, str] = field(default_factory=dict)
+    config: Path | None = None  # a file of further settings, for Java
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,8 @@ def produce(jars: Jars | None, peer: Served, topic: Topic, load: ProduceLoad) ->
     arguments += ["--num-records", str(load.records), "--throughput", str(load.throughput)]
     if load.warm_up:
         arguments += ["--warmup-records", str(load.warm_up)]
+    if load.config is not None:
+        arguments += ["--command-config", str(load.config)]
     if load.settings:
         arguments += ["--command-property", *(f"{key}={value}" for key, value in load.settings.items())]
     return parse_summary(_run(jars.command(PERF_CLASS, *arguments, options=PERF_JVM)))
@@ -123,23 +126,33 @@ def _produce_with_librdkafka(peer: Served, topic: Topic, load: ProduceLoad) -> P
     return ProduceResult(load.records, rate, rate * load.record_size / 2**20, *[unknown] * 6)
 
 
-def consume(peer: Served, topic: Topic, records: int, *, tool: str = "confluent-kafka") -> ConsumeResult:
-    """Reads the whole topic once, from a process of its own."""
+def consume(
+    peer: Served,
+    topic: Topic,
+    records: int,
+    *,
+    tool: str = "confluent-kafka",
+    settings: Mapping[str, str] | None = None,
+) -> ConsumeResult:
+    """Reads the whole topic once, from a process of its own; `settings` are librdkafka's."""
     if tool == "kcat":
-        return _consume_with_kcat(peer, topic, records)
-    result = work("consume", bootstrap=peer.bootstrap, topic=topic.name, partitions=topic.partitions, records=records)
+        return _consume_with_kcat(peer, topic, records, settings or {})
+    result = work(
+        "consume", bootstrap=peer.bootstrap, topic=topic.name, partitions=topic.partitions, records=records,
+        settings=dict(settings or {}),
+    )  # fmt: skip
     rate = result["records"] / result["seconds"]
     return ConsumeResult(int(result["records"]), rate, result["client_cpu_s"], tool)
 
 
-def _consume_with_kcat(peer: Served, topic: Topic, records: int) -> ConsumeResult:
+def _consume_with_kcat(peer: Served, topic: Topic, records: int, settings: Mapping[str, str]) -> ConsumeResult:
     """kcat prints nothing per record, but its time includes its start and its first metadata."""
     kcat = shutil.which("kcat")
     if kcat is None:
         raise RuntimeError("there is no `kcat` on this machine")
     command = [kcat, "-C", "-b", peer.bootstrap, "-t", topic.name, "-o", "beginning", "-q", "-f", ""]
     command += ["-c", str(records)]
-    for setting in KCAT_SETTINGS:
+    for setting in (*KCAT_SETTINGS, *(f"{name}={value}" for name, value in settings.items())):
         command += ["-X", setting]
     before, began = _children_cpu(), time.perf_counter()
     _run(command)

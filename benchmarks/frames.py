@@ -4,16 +4,20 @@ The versions are those that current Java and librdkafka clients use, so that the
 """
 
 import socket
+import ssl
 import time
 import uuid
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from crc32c import crc32c
 
 from moldau.wire.batch import CRC_START, HEADER, HEADER_SIZE, PREFIX_SIZE, TRANSACTIONAL
+from moldau.wire.codec import decode, encode
 from moldau.wire.compression import Codec, compress
+from moldau.wire.declare import layout_of
+from moldau.wire.headers import read_response_header
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION = 13, 16, 12
@@ -24,6 +28,7 @@ _NO_TAGS = b"\0"
 _PARTITION_ANSWER = Struct(">ihqqqbbb")  # Produce: index, error, base offset, two more offsets, then three empty fields
 _READ_SIZE = 1 << 20
 
+Response = TypeVar("Response")
 
 NOT_YET = {3, 6, 100}  # unknown topic, not the leader, unknown topic id: the topic is still being created
 
@@ -44,13 +49,23 @@ class RefusedError(Exception):
 
 
 class Connection:
-    """A blocking connection that reads responses in order and discards most of their bytes."""
+    """A blocking connection, with TLS if there is a context, that reads responses in order and discards most of their
+    bytes."""
 
-    def __init__(self, address: tuple[str, int], timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        timeout_s: float = 60.0,
+        *,
+        tls: ssl.SSLContext | None = None,
+        read_size: int = _READ_SIZE,
+    ) -> None:
         self._socket = socket.create_connection(address, timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         self._pending = bytearray()
-        self._scratch = bytearray(_READ_SIZE)
+        self._scratch = bytearray(read_size)
 
     def __enter__(self) -> "Connection":
         return self
@@ -58,22 +73,28 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
+    @property
+    def cipher(self) -> str:
+        """Version and cipher suite of TLS."""
+        assert isinstance(self._socket, ssl.SSLSocket)
+        return f"{self._socket.version()}, {(self._socket.cipher() or ('none',))[0]}"
+
     def send(self, frame: bytes) -> None:
         self._socket.sendall(frame)
 
     def receive(self, keep: int = 1024) -> Answer:
         """The next answer; of a large one only the first `keep` bytes and a little more are kept."""
         while len(self._pending) < 4:
-            self._pending += self._read(_READ_SIZE)
+            self._pending += self._read(len(self._scratch))
         size = int.from_bytes(self._pending[:4], "big")
         wanted = min(size, keep)
         while len(self._pending) < 4 + wanted:
-            self._pending += self._read(_READ_SIZE)
+            self._pending += self._read(len(self._scratch))
         head = bytes(self._pending[4 : 4 + wanted])
         left = size + 4 - len(self._pending)
         del self._pending[: size + 4]
         while left > 0:
-            left -= len(self._read(min(left, _READ_SIZE)))
+            left -= len(self._read(min(left, len(self._scratch))))
         return Answer(size, head)
 
     def _read(self, most: int) -> memoryview:
@@ -91,6 +112,14 @@ def frame(key: int, version: int, body: bytes, *, flexible: bool = True) -> byte
     tags = _NO_TAGS if flexible else b""
     size = _HEAD.size - 4 + len(_CLIENT) + len(tags) + len(body)
     return _HEAD.pack(size, key, version, 1, len(_CLIENT)) + _CLIENT + tags + body
+
+
+def call(connection: Connection, request: object, answer: type[Response], version: int) -> Response:
+    """One request of any API, and its response."""
+    layout = layout_of(type(request))
+    asked = frame(layout.key, version, encode(request, version), flexible=layout.is_flexible(version))
+    head = connection.ask(asked).head
+    return decode(answer, version, head, read_response_header(layout.key, version, head)[1])
 
 
 def api_versions() -> bytes:

@@ -84,20 +84,27 @@ def _produce(records: Callable[[Sizes], int], record_size: int, **settings: str)
 
     def run(setting: Setting, peer: Peer) -> Figures:
         count = records(setting.sizes)
-        load = drive.ProduceLoad(count, record_size, warm_up=count // 4, settings=properties)
-        with topics.topic(peer, PARTITIONS) as topic:
-            before = peer.cpu_seconds()
-            result = drive.produce(setting.jars, peer, topic, load)
-            return {**asdict(result), **_cost(peer, before, count)}
+        return produce(setting, peer, drive.ProduceLoad(count, record_size, warm_up=count // 4, settings=properties))
 
     return run
 
 
-def _consume(setting: Setting, peer: Peer) -> Figures:
+def produce(setting: Setting, peer: Peer, load: drive.ProduceLoad, *, to: drive.Served | None = None) -> Figures:
+    """One round; `to` is another listener of the broker than PLAINTEXT."""
+    with topics.topic(peer, PARTITIONS) as topic:
+        before = peer.cpu_seconds()
+        result = drive.produce(setting.jars, to or peer, topic, load)
+        return {**asdict(result), **_cost(peer, before, load.records)}
+
+
+def consume(
+    setting: Setting, peer: Peer, *, source: drive.Served | None = None, settings: Mapping[str, str] | None = None
+) -> Figures:
+    """One round; `source` is another listener of the broker than PLAINTEXT, `settings` are librdkafka's for it."""
     with topics.topic(peer, PARTITIONS) as topic:
         count = topics.fill(peer, topic, records=setting.sizes.consume, value_size=100, batch_records=BATCH_RECORDS_100)
         before = peer.cpu_seconds()
-        result = drive.consume(peer, topic, count, tool=setting.consumer)
+        result = drive.consume(source or peer, topic, count, tool=setting.consumer, settings=settings)
         figures = {"records_per_s": result.records_per_s, "client_cpu_s": result.client_cpu_s}
         return {**figures, **_cost(peer, before, count)}
 
@@ -187,7 +194,7 @@ WORKLOADS = (
         ),
     ),
     Workload(
-        "consume", "librdkafka reads 100 B records of 5 partitions in batches of 16 KB, all in page cache", _consume
+        "consume", "librdkafka reads 100 B records of 5 partitions in batches of 16 KB, all in page cache", consume
     ),
     Workload("latency", "ProducerPerformance at 2,000 records/s, linger.ms=0, its defaults otherwise", _latency_java),
     Workload("latency-librdkafka", "librdkafka at 2,000 records/s, linger.ms=0, acks=1", _latency_librdkafka),

@@ -15,6 +15,7 @@ SPARK = Path("benchmarks/results/spark.json")
 ISOLATION = Path("benchmarks/results/isolation.json")
 COMPACTION = ISOLATION.with_name("compaction.json")
 CLUSTER = ISOLATION.with_name("cluster.json")
+SECURITY = ISOLATION.with_name("security.json")
 SATURATION = ISOLATION.with_name("saturate.json")
 SATURATION_AGAINST = ISOLATION.with_name("saturate-against.json")  # beside another source tree
 TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not replace measured figures
@@ -53,10 +54,30 @@ def show_measures(results: dict[str, Any], console: Console) -> None:
     console.print(table)
 
 
+def show_security(results: dict[str, Any], console: Console) -> None:
+    show_measures(results, console)
+    table = Table(title="What security costs, on the same kind of broker")
+    for column in ("what", "broker", "unit", "with", "without", "ratio", "range of ratios", "floor", ""):
+        table.add_column(column, justify="left" if column in ("what", "broker", "unit", "") else "right")
+    for row in results["costs"]:
+        _, *ratios = _against({**row, "theirs": row["without"]})
+        table.add_row(
+            row["title"], row["broker"], row["unit"], _side(row["with"]), _side(row["without"]), *ratios
+        )  # fmt: skip
+    if results["costs"]:
+        console.print(table)
+    scram = results["scram"]
+    console.print(
+        f"Medians (least–most) of {results['rounds']} rounds. Consumer: {results['consumer']} (librdkafka). "
+        f"Logins: {scram['mechanism']}, {scram['iterations']} iterations, password hashed once by the clients. "
+        + " ".join(f"TLS of {label} with OpenSSL: {cipher}." for label, cipher in results["ciphers"].items())
+    )
+
+
 def _against(row: dict[str, Any]) -> tuple[str, ...]:
     if "ratio" not in row:
         return ("–",) * 5
-    floor = "" if row["floor"] is None else f"{'≥' if row['better'] == 'higher' else '≤'} {row['floor']:.1f}"
+    floor = "" if row["floor"] is None else f"{'≥' if row['better'] == 'higher' else '≤'} {row['floor']}"
     return (
         _side(row["theirs"]),
         f"[bold]{row['ratio']:.2f}",

@@ -18,10 +18,8 @@ from benchmarks.measures import BATCH_RECORDS_100
 from benchmarks.peers import Peer
 from benchmarks.saturation_load import TAPE_FRAMES, Shape, Tape, tape
 from benchmarks.topics import Topic
-from moldau.wire.codec import decode, encode
+from moldau.wire.codec import encode
 from moldau.wire.compression import Codec
-from moldau.wire.declare import layout_of
-from moldau.wire.headers import read_response_header
 from moldau.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -156,7 +154,7 @@ def _init(connection: frames.Connection, transactional_id: str | None) -> tuple[
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=int(LIMIT_S * 1000))
 
     def ask() -> tuple[int, tuple[int, int]]:
-        answer = call(connection, request, InitProducerIdResponse, 4)
+        answer = frames.call(connection, request, InitProducerIdResponse, 4)
         return answer.error_code, (answer.producer_id, answer.producer_epoch)
 
     return patiently("InitProducerId", ask)
@@ -192,7 +190,7 @@ class Transactions:
 
         def ask() -> tuple[int, None]:
             request = AddPartitionsToTxnRequest(transactions=(only,))
-            answer = call(self.connection, request, AddPartitionsToTxnResponse, 3)
+            answer = frames.call(self.connection, request, AddPartitionsToTxnResponse, 3)
             found = [
                 part for topic in answer.results_by_transaction[0].topic_results for part in topic.results_by_partition
             ]
@@ -214,7 +212,7 @@ class Transactions:
         request = EndTxnRequest(
             transactional_id=self.id, producer_id=self.producer_id, producer_epoch=self.epoch, committed=committed
         )  # fmt: skip
-        patiently("EndTxn", lambda: (call(self.connection, request, EndTxnResponse, 4).error_code, None))
+        patiently("EndTxn", lambda: (frames.call(self.connection, request, EndTxnResponse, 4).error_code, None))
 
 
 def await_coordinator(connection: frames.Connection, key: str, kind: int) -> None:
@@ -222,17 +220,9 @@ def await_coordinator(connection: frames.Connection, key: str, kind: int) -> Non
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
 
     def ask() -> tuple[int, None]:
-        return call(connection, request, FindCoordinatorResponse, 4).coordinators[0].error_code, None
+        return frames.call(connection, request, FindCoordinatorResponse, 4).coordinators[0].error_code, None
 
     patiently("FindCoordinator", ask)
-
-
-def call(connection: frames.Connection, request: object, answer: type[Response], version: int) -> Response:
-    """One request of any API, and its response."""
-    layout = layout_of(type(request))
-    frame = frames.frame(layout.key, version, encode(request, version), flexible=layout.is_flexible(version))
-    head = connection.ask(frame).head
-    return decode(answer, version, head, read_response_header(layout.key, version, head)[1])
 
 
 def patiently(what: str, ask: Callable[[], tuple[int, Response]]) -> Response:

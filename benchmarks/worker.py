@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
-from benchmarks import frames, members
+from benchmarks import frames, logins, members
 from benchmarks.spark import passage
 
 CONSUME_BATCH = 10_000
@@ -37,6 +37,7 @@ def consume(job: dict[str, Any]) -> dict[str, float]:
             "receive.message.max.bytes": 100 << 20,
             "queued.min.messages": 2_000_000,
             "queued.max.messages.kbytes": 1 << 20,
+            **job["settings"],
         }
     )
     consumer.assign([TopicPartition(job["topic"], index, OFFSET_BEGINNING) for index in range(job["partitions"])])
@@ -187,6 +188,7 @@ JOBS: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {
     "produce": produce,
     "latency": latency,
     "rebalance": members.rebalance,
+    "log-in": logins.log_in_repeatedly,
     "passage": passage.passage,
     "ask-metadata": ask_metadata,
     "append-one-by-one": append_one_by_one,

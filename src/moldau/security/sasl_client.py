@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from moldau.security.scram import SCRAM, attributes
+from moldau.security.scram import SCRAM, attributes, salted_password
 
 Conversation: TypeAlias = Generator[bytes, bytes, None]
 
@@ -56,8 +56,10 @@ def _oauthbearer(sasl: Sasl, nonce: str) -> Conversation:
         raise AuthenticationFailed(f"the broker refused the token: {refused.decode(errors='replace')}")
 
 
-def scram(sasl: Sasl, digest: str, nonce: str) -> Conversation:
-    """RFC 5802 and 7677, without channel binding."""
+def scram(
+    sasl: Sasl, digest: str, nonce: str, salt_password: Callable[[str, bytes, bytes, int], bytes] = salted_password
+) -> Conversation:
+    """RFC 5802 and 7677, without channel binding. `salt_password` may remember what it has hashed."""
     name = sasl.username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}{',tokenauth=true' if sasl.by_token else ''}"
     response = (yield b"n,," + first.encode()).decode()
@@ -69,7 +71,7 @@ def scram(sasl: Sasl, digest: str, nonce: str) -> Conversation:
         raise AuthenticationFailed(
             f"the broker requires {iterations} iterations of the hash, allowed are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
         )
-    salted = hashlib.pbkdf2_hmac(digest, sasl.password.encode(), base64.b64decode(said.get("s", "")), iterations)
+    salted = salt_password(digest, sasl.password.encode(), base64.b64decode(said.get("s", "")), iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     last = f"c=biws,r={said['r']}"
     proven = f"{first},{response},{last}".encode()
