@@ -94,7 +94,7 @@ soak: setup
 
 docs: setup
 	@$(BIN)/python -m moldau.broker.settings > docs/settings.md
-	@$(BIN)/python -m moldau.broker.protocol_page > docs/protocol.md
+	@MOLDAU_COMPILE=0 $(BIN)/python -m moldau.broker.protocol_page > docs/protocol.md  # compiled modules have no docstrings
 	@PYTHONPATH=tests $(BIN)/python -m support.file_map > docs/files.md
 
 bench: setup compile
