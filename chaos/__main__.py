@@ -35,6 +35,7 @@ Seed = Annotated[int, typer.Option(help="Decides the faults and what the clients
 Rounds = Annotated[int, typer.Option(min=0, help="Faults of a run.")]
 SYSTEMS = ("moldau", "apache")
 Where = Annotated[Path | None, typer.Option(help="Directory for histories and logs; a new one by default.")]
+Security = Annotated[bool, typer.Option("--security", help="SASL_SSL with SCRAM, and ACLs; between brokers too.")]
 System = Annotated[str, typer.Option(help="moldau or apache: three nodes of Apache Kafka, to check the checker.")]
 
 
@@ -45,16 +46,19 @@ def main(
     repeat: Annotated[int, typer.Option(min=1, help="How often each fault occurs in the run of its kind.")] = 3,
     mixes: Annotated[int, typer.Option(min=0, help="Runs with all faults.")] = 4,
     system: System = "moldau",
+    security: Security = False,
     directory: Where = None,
 ) -> None:
     """Run faults of each kind, then mixes of all; write the tables of docs/reliability.md."""
     if context.invoked_subcommand is not None:
         return
-    _known("--system", SYSTEMS, [system])
+    _check_system(system, security=security)
     home = _home(directory)
     for name, reason in missing().items():
         console.print(f"Without {name}: {reason}", style="red", markup=False)
-    outcomes = [_run(plan, home / f"seed-{plan.seed}") for plan in matrix.plans(seed, repeat, mixes, system)]
+    outcomes = [
+        _run(plan, home / f"seed-{plan.seed}") for plan in matrix.plans(seed, repeat, mixes, system, security=security)
+    ]
     for title, (headings, make) in matrix.TABLES.items():
         table = Table(*headings, title=title or None)
         for row in make(outcomes):
@@ -64,7 +68,7 @@ def main(
     bad = [outcome for outcome in outcomes if not outcome.good]
     for outcome in bad:
         console.print(outcome.complaint, style="red", markup=False)
-    if system == "moldau":
+    if system == "moldau" and not security:  # the page has the runs without
         matrix.publish(outcomes)
         console.print(f"Table: {matrix.PAGE}")
     if bad:
@@ -79,14 +83,15 @@ def one(
     fault: Annotated[list[str] | None, typer.Option(help=f"Any of: {', '.join(FAULTS)}.")] = None,
     workload: Annotated[list[str] | None, typer.Option(help=f"Any of: {', '.join(WORKLOADS)}.")] = None,
     system: System = "moldau",
+    security: Security = False,
     directory: Where = None,
 ) -> None:
     """Run one plan; a failed run prints the command that repeats it."""
-    _known("--system", SYSTEMS, [system])
+    _check_system(system, security=security)
     known = ANYWHERE if system == "apache" else list(FAULTS)
     _known("--fault", known, fault or ())
     _known("--workload", WORKLOADS, workload or ())
-    plan = Plan(seed, fault or known, workload or available(), rounds, rate, system)
+    plan = Plan(seed, fault or known, workload or available(), rounds, rate, system, security)
     outcome = _run(plan, _home(directory) / f"seed-{seed}")
     if not outcome.good:
         raise typer.Exit(1)
@@ -143,6 +148,12 @@ def _run(plan: Plan, directory: Path) -> Outcome:
     if not outcome.good:  # now, in case the matrix is interrupted later
         console.print(outcome.complaint, style="red", markup=False)
     return outcome
+
+
+def _check_system(system: str, *, security: bool) -> None:
+    _known("--system", SYSTEMS, [system])
+    if security and system != "moldau":
+        raise typer.BadParameter("Apache Kafka runs without security here", param_hint="--security")
 
 
 def _known(option: str, names: Collection[str], wanted: Iterable[str]) -> None:

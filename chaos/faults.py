@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 
 from confluent_kafka import KafkaException
 
+from chaos.access import Access
 from chaos.effects import Witness
 from chaos.reassigning import elect_preferred, reassign
 from moldau.broker.coordinators.partitioning import partition_of
@@ -59,6 +60,7 @@ class Scene:
     coordinated: list[tuple[str, str]]  # (coordinator's topic, group or transactional id)
     say: Callable[[str], None]
     witness: Witness
+    admin: Access
     first: bool = True  # whether this fault occurs for the first time: then it is a long one
 
     @property
@@ -285,7 +287,7 @@ def _reassign(scene: Scene) -> None:
         scene.dice.shuffle(replicas)
         scene.say(f"{topic}-{partition} to {replicas[:2]}, then {replicas}")
         for wanted in (replicas[:2], replicas):
-            reassign(scene.nodes.bootstrap_servers, topic, partition, wanted)
+            reassign(scene.admin, topic, partition, wanted)
             scene.witness.look()
 
 
@@ -297,10 +299,10 @@ def _elect(scene: Scene) -> None:
         leader = _leader_of(scene, topic, partition)
         others = [broker for broker in scene.nodes.broker_ids if broker != leader]
         scene.dice.shuffle(others)
-        reassign(scene.nodes.bootstrap_servers, topic, partition, [*others, leader])
+        reassign(scene.admin, topic, partition, [*others, leader])
         wanted[topic, partition] = others[0]
     scene.say(f"leaders: {wanted}")
-    elect_preferred(scene.nodes.bootstrap_servers)
+    elect_preferred(scene.admin)
     for (topic, partition), leader in wanted.items():
         _await(
             partial(_leads, scene, topic, partition, leader),

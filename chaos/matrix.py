@@ -32,15 +32,15 @@ CLIENT_COLUMNS = {
 REST = "before the first"
 
 
-def plans(seed: int, repeat: int, mixes: int, system: str = "moldau") -> Iterator[Plan]:
+def plans(seed: int, repeat: int, mixes: int, system: str = "moldau", *, security: bool = False) -> Iterator[Plan]:
     """A run per kind of fault, with each fault `repeat` times, and mixes of all; every run has all clients."""
     known, clients = ANYWHERE if system == "apache" else list(FAULTS), available()
     for number, sort in enumerate(SORTS.values()):
         faults = [fault for fault in sort if fault in known]
         if faults:
-            yield Plan(seed + number, faults, clients, repeat * len(faults), system=system)
+            yield Plan(seed + number, faults, clients, repeat * len(faults), system=system, security=security)
     for number in range(mixes):
-        yield Plan(seed + 100 + number, known, clients, len(known), system=system)
+        yield Plan(seed + 100 + number, known, clients, len(known), system=system, security=security)
 
 
 def rows(outcomes: Iterable[Outcome]) -> list[list[str]]:

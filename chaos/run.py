@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks import jars
+from chaos.access import Access
 from chaos.apache import ApacheCluster
 from chaos.checker import Anomaly, check
 from chaos.effects import Witness
@@ -35,6 +36,7 @@ from chaos.history import (
     Settled,
     Struck,
 )
+from chaos.security import ADMIN, CLIENTS, Secured, admit_brokers, admit_clients
 from chaos.stamps import stamp
 from chaos.workloads.base import Gave, Workload, wait_until
 from chaos.workloads.read import LAST, read_everything
@@ -67,6 +69,7 @@ class Plan:
     rounds: int = 3
     rate: float = 100.0
     system: str = "moldau"
+    security: bool = False
 
     @property
     def command(self) -> str:
@@ -75,6 +78,8 @@ class Plan:
         parts += [f"--workload {name}" for name in self.workloads]
         if self.system != "moldau":
             parts.append(f"--system {self.system}")
+        if self.security:
+            parts.append("--security")
         return f'make chaos ARGS="{" ".join(parts)}"'
 
 
@@ -126,8 +131,9 @@ def run(plan: Plan, directory: Path, say: Say) -> Outcome:
     began = time.monotonic()
     home = directory / "cluster"
     try:
-        with _cluster(plan.system, home) as cluster:
-            _disturb(plan, cluster, recorder, outcome, say)
+        secured = Secured(home, range(1, REPLICAS + 1)) if plan.security else None
+        with _cluster(plan.system, home, secured) as cluster:
+            _disturb(plan, cluster, secured, recorder, outcome, say)
     except (Gave, TimeoutError) as failure:
         outcome.trouble = str(failure)
     except Exception as failure:  # noqa: BLE001 - any failure is a result of the run, beside the history so far
@@ -149,9 +155,16 @@ def _log_clients(path: Path) -> None:
         logger.handlers, logger.propagate = [logging.FileHandler(path)], False
 
 
-def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say: Say) -> None:
-    cast = cast_of(plan.workloads, cluster.bootstrap_servers, recorder, plan.seed, plan.rate)
-    _create(cluster.bootstrap_servers, cast.topics)
+def _disturb(plan: Plan, cluster: Any, secured: Secured | None, recorder: Recorder, outcome: Outcome, say: Say) -> None:
+    bootstrap = cluster.bootstrap_servers
+    admin = Access(bootstrap, secured.login(ADMIN) if secured else None)
+    clients = Access(bootstrap, secured.login(CLIENTS) if secured else None)
+    cast = cast_of(plan.workloads, clients, recorder, plan.seed, plan.rate)
+    if secured is not None:
+        admit_brokers(admin)
+    _create(admin, cast.topics)
+    if secured is not None:
+        admit_clients(admin, clients, cast)
     scene = Scene(
         cluster,
         random.Random(plan.seed),
@@ -159,6 +172,7 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
         cast.coordinated,
         lambda text: recorder.tell(Noted, FAULTS_TELL, text),
         Witness(cluster, cast.topics, cluster.broker_ids),
+        admin,
     )
     await_in_sync(scene)
     try:
@@ -167,8 +181,8 @@ def _disturb(plan: Plan, cluster: Any, recorder: Recorder, outcome: Outcome, say
         for each in cast.clients:
             each.abandon()
         raise
-    read_everything(cluster.bootstrap_servers, recorder, cast.topics)
-    stamp(cluster.bootstrap_servers, recorder, LAST)
+    read_everything(clients, recorder, cast.topics)
+    stamp(clients, recorder, LAST)
 
 
 def _under_load(plan: Plan, cast: Cast, scene: Scene, outcome: Outcome, say: Say) -> None:
@@ -224,8 +238,8 @@ def _got_on(each: Workload, least: int) -> bool:
     return each.acked >= least or each.broken is not None
 
 
-def _create(bootstrap: str, topics: dict[str, int]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+def _create(access: Access, topics: dict[str, int]) -> None:
+    admin = AdminClient({**access.librdkafka, "log_level": 0})
     wanted = [
         NewTopic(name, num_partitions=partitions, replication_factor=REPLICAS, config=TOPIC_SETTINGS)
         for name, partitions in topics.items()
@@ -235,7 +249,7 @@ def _create(bootstrap: str, topics: dict[str, int]) -> None:
 
 
 @contextlib.contextmanager
-def _cluster(system: str, home: Path) -> Iterator[Any]:
+def _cluster(system: str, home: Path, secured: Secured | None) -> Iterator[Any]:
     if system == "apache":
         found = jars.obtain()
         if isinstance(found, str):
@@ -246,7 +260,9 @@ def _cluster(system: str, home: Path) -> Iterator[Any]:
         from moldau.testing.cluster import Cluster
 
         home.mkdir(parents=True, exist_ok=True)
-        with Cluster(REPLICAS, zookeeper_nodes=ENSEMBLE, directory=home, **SETTINGS) as cluster:
+        settings: dict[str, Any] = {**SETTINGS, **(secured.settings if secured else {})}
+        own = Access("", secured.login(ADMIN) if secured else None).direct
+        with Cluster(REPLICAS, zookeeper_nodes=ENSEMBLE, directory=home, security=own, **settings) as cluster:
             yield cluster
 
 

@@ -7,6 +7,7 @@ of a batch is unknown, and then sends the batch again, has it twice in the log o
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from chaos.access import Access
 from chaos.history import Event, Polled, Recorder, Send, Stamped
 from moldau.base.ids import TopicPartition
 from moldau.client.direct.failure import Failure
@@ -15,12 +16,12 @@ from moldau.client.direct.metadata import Cluster
 from moldau.wire.batch import BatchHeader, read_header
 
 
-def stamp(bootstrap: str, recorder: Recorder, client: str) -> None:
+def stamp(access: Access, recorder: Recorder, client: str) -> None:
     """Record the producers of all records that must be unique, but that this reader found at several offsets."""
     twice = list(_twice(recorder.events, client))
     if not twice:
         return
-    with Cluster(bootstrap) as cluster:
+    with Cluster(access.bootstrap, access.direct) as cluster:
         for place, offset in twice:
             header = _batch_at(cluster, place, offset)
             recorder.tell(Stamped, client, place, offset, header.producer_id, header.producer_epoch)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
+from chaos.access import Access
 from chaos.history import Acked, Erred, Failed, Noted, Placed, Polled, Read, Recorder, Send
 
 PATIENCE_S = 120.0  # limit for a client to recover from a fault; it detects hangs, it does not measure speed
@@ -37,7 +38,7 @@ SURELY_NOT_WRITTEN = {
 class Setting:
     """The topic of a workload, which no other one uses."""
 
-    bootstrap: str
+    access: Access
     recorder: Recorder
     topic: str
     partitions: int

@@ -60,7 +60,7 @@ class Copy(Workload):
 
     def _life(self) -> None:
         """Use one producer and one consumer until the end, or until an error that needs new ones."""
-        common = {**HASTY, "bootstrap.servers": self.setting.bootstrap}
+        common = {**HASTY, **self.setting.access.librdkafka}
         settings = {**common, "transactional.id": self.name, "transaction.timeout.ms": 120_000, "linger.ms": 2}
         producer = Producer(settings, logger=log)
         consumer = Consumer({**READING, **common, "group.id": self.name})

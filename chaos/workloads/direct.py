@@ -53,8 +53,8 @@ class Direct(Numbered):
     """
 
     def work(self) -> None:
-        topic = self.setting.topic
-        with Cluster(self.setting.bootstrap, client_id=self.name, timeout_s=ANSWER_S) as cluster:
+        topic, access = self.setting.topic, self.setting.access
+        with Cluster(access.bootstrap, access.direct, client_id=self.name, timeout_s=ANSWER_S) as cluster:
             while not self.ending.is_set():
                 place, many = (
                     TopicPartition(topic, self.dice.randrange(self.setting.partitions)),

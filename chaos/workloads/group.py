@@ -17,7 +17,7 @@ class Member(Workload):
         super().__init__(name, setting)
         self._group = group
         self._protocol = protocol
-        settings = {**READING, "bootstrap.servers": setting.bootstrap, "group.id": group, "group.protocol": protocol}
+        settings = {**READING, **setting.access.librdkafka, "group.id": group, "group.protocol": protocol}
         if protocol == "classic":
             settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
         self._settings = settings

@@ -21,7 +21,7 @@ class Produce(Numbered):
     def __init__(self, name: str, setting: Setting, settings: dict[str, Any]) -> None:
         super().__init__(name, setting)
         self.once = bool(settings["enable.idempotence"])
-        self._settings = {**HASTY, "bootstrap.servers": setting.bootstrap, "linger.ms": 2, **settings}
+        self._settings = {**HASTY, **setting.access.librdkafka, "linger.ms": 2, **settings}
 
     def work(self) -> None:
         producer = Producer(self._settings)

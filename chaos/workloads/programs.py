@@ -6,6 +6,7 @@ any order; they are recorded in the order of the numbers, which is that of sendi
 
 import heapq
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -66,7 +67,13 @@ class Program(Workload):
 
     def work(self) -> None:
         with tempfile.TemporaryFile("w+") as errors:
-            self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=os.environ | self.setting.access.go,
+            )
             assert self._process.stdout is not None
             for text in self._process.stdout:
                 self.hear(text)
@@ -177,8 +184,15 @@ def _java_command(setting: Setting, what: str, settings: dict[str, str]) -> list
     found = jars.obtain()
     assert not isinstance(found, str), found
     file = Path(tempfile.mkdtemp(prefix="moldau-chaos-")) / "client.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    arguments = ["--bootstrap-server", setting.bootstrap, "--topic", setting.topic, "--command-config", str(file)]
+    file.write_text("".join(f"{name}={value}\n" for name, value in (settings | setting.access.java).items()))
+    arguments = [
+        "--bootstrap-server",
+        setting.access.bootstrap,
+        "--topic",
+        setting.topic,
+        "--command-config",
+        str(file),
+    ]
     options = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
     return found.command(VERIFIABLE + what, *arguments, options=options)
 
@@ -196,12 +210,18 @@ def _java_line(text: str) -> Line | None:
 
 
 def go(setting: Setting) -> ProgramProducer:
-    arguments = [setting.bootstrap, setting.topic, str(setting.partitions), str(int(setting.rate)), str(setting.seed)]
+    arguments = [
+        setting.access.bootstrap,
+        setting.topic,
+        str(setting.partitions),
+        str(int(setting.rate)),
+        str(setting.seed),
+    ]
     return ProgramProducer("go", setting, [str(_built()), "steady", *arguments], _go_line)
 
 
 def go_reader(name: str, setting: Setting) -> GoReader:
-    command = [str(_built()), "follow", setting.bootstrap, setting.topic, str(setting.partitions)]
+    command = [str(_built()), "follow", setting.access.bootstrap, setting.topic, str(setting.partitions)]
     return GoReader(name, setting, command)
 
 

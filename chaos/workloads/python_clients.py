@@ -27,8 +27,8 @@ class Aiokafka(Numbered):
         # The default of request_timeout_ms is kept: aiokafka gives up records that wait for a leader for that long.
         while not self.ending.is_set():
             producer = AIOKafkaProducer(
-                bootstrap_servers=self.setting.bootstrap, enable_idempotence=True, linger_ms=2, retry_backoff_ms=50,
-                metadata_max_age_ms=5_000,
+                enable_idempotence=True, linger_ms=2, retry_backoff_ms=50, metadata_max_age_ms=5_000,
+                **self.setting.access.aiokafka,
             )  # fmt: skip
             try:
                 await producer.start()
@@ -71,8 +71,8 @@ class Aiokafka(Numbered):
 class KafkaPython(Numbered):
     def work(self) -> None:
         producer = KafkaProducer(
-            bootstrap_servers=self.setting.bootstrap, enable_idempotence=True, linger_ms=2,
-            delivery_timeout_ms=600_000, max_block_ms=int(PATIENCE_S * 1000), **HASTY,
+            enable_idempotence=True, linger_ms=2, delivery_timeout_ms=600_000, max_block_ms=int(PATIENCE_S * 1000),
+            **HASTY, **self.setting.access.kafka_python,
         )  # fmt: skip
         while not self.ending.is_set():
             partition, value = self.next_record()
@@ -117,7 +117,7 @@ class AiokafkaReader(PythonReader):
         asyncio.run(self._read())
 
     async def _read(self) -> None:
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.setting.bootstrap, enable_auto_commit=False, **READING)
+        consumer = AIOKafkaConsumer(enable_auto_commit=False, **READING, **self.setting.access.aiokafka)
         await consumer.start()
         self.begin(consumer, AiokafkaPlace)
         while not self.ending.is_set():
@@ -130,7 +130,7 @@ class AiokafkaReader(PythonReader):
 
 class KafkaPythonReader(PythonReader):
     def work(self) -> None:
-        consumer = KafkaConsumer(bootstrap_servers=self.setting.bootstrap, enable_auto_commit=False, **READING)
+        consumer = KafkaConsumer(enable_auto_commit=False, **READING, **self.setting.access.kafka_python)
         self.begin(consumer, TopicPartition)
         while not self.ending.is_set():
             try:

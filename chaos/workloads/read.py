@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from chaos.access import Access
 from chaos.history import Exhausted, Fetched, Listed, Placed, Polled, Read, Recorder
 from chaos.workloads.base import HASTY, PATIENCE_S, Gave, Reader, Setting, Workload
 from chaos.workloads.errors import is_hard
@@ -20,6 +21,7 @@ READING = {
 }
 ASK_S = 5.0
 LAST = "last"  # the reader of everything at the end
+NOBODY = "nobody"  # a group that reads and commits nothing
 
 
 def reads_of(messages: Iterable[Message]) -> dict[str, list[Read]]:
@@ -44,7 +46,7 @@ def errors_of(reader: Workload, messages: Iterable[Message]) -> None:
 class Follow(Reader):
     def work(self) -> None:
         setting = self.setting
-        consumer = Consumer({**READING, "bootstrap.servers": setting.bootstrap, "group.id": self.name})
+        consumer = Consumer({**READING, **setting.access.librdkafka, "group.id": self.name})
         consumer.assign([TopicPartition(setting.topic, index, 0) for index in range(setting.partitions)])
         self.stands_at(0)
         while not self.ending.is_set():
@@ -66,9 +68,9 @@ class Ask(Workload):
         self._groups = groups  # group → its topic
 
     def work(self) -> None:
-        settings = {**READING, "bootstrap.servers": self.setting.bootstrap}
+        settings = {**READING, **self.setting.access.librdkafka}
         # End offsets are high watermarks. Pending transactional offsets are waited for (KIP-447).
-        ends = Consumer({**settings, "group.id": "nobody", "isolation.level": "read_uncommitted"})
+        ends = Consumer({**settings, "group.id": NOBODY, "isolation.level": "read_uncommitted"})
         askers = {group: Consumer({**settings, "group.id": group}) for group in self._groups}
         while not self.ending.is_set():
             for topic, partitions in self._topics.items():
@@ -106,9 +108,9 @@ class Ask(Workload):
         return None
 
 
-def read_everything(bootstrap: str, recorder: Recorder, topics: dict[str, int]) -> int:
+def read_everything(access: Access, recorder: Recorder, topics: dict[str, int]) -> int:
     """Read every partition from its beginning to its end. Return the number of records."""
-    consumer = Consumer({**READING, "bootstrap.servers": bootstrap, "group.id": LAST, "enable.partition.eof": True})
+    consumer = Consumer({**READING, **access.librdkafka, "group.id": LAST, "enable.partition.eof": True})
     many, waiting = 0, set()
     for topic, partitions in topics.items():
         for index in range(partitions):

@@ -6,6 +6,7 @@ from functools import partial
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from chaos.access import Access
 from chaos.history import Noted, Recorder
 from chaos.workloads import produce, programs
 from chaos.workloads.base import Numbered, Reader, Setting, Workload, wait_until
@@ -13,7 +14,7 @@ from chaos.workloads.copy import Copy
 from chaos.workloads.direct import Direct
 from chaos.workloads.group import Member
 from chaos.workloads.python_clients import Aiokafka, AiokafkaReader, KafkaPython, KafkaPythonReader
-from chaos.workloads.read import ASK_S, READING, Ask, Follow
+from chaos.workloads.read import ASK_S, LAST, NOBODY, READING, Ask, Follow
 
 PARTITIONS = 3
 MEMBERS = 2
@@ -34,7 +35,7 @@ GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 class Cast:
     """The clients of a run and their topics. Producers finish first, then their followers."""
 
-    bootstrap: str
+    access: Access
     recorder: Recorder
     seed: int
     rate: float = 100.0
@@ -47,11 +48,20 @@ class Cast:
 
     def topic(self, name: str) -> Setting:
         self.topics[name] = PARTITIONS
-        return Setting(self.bootstrap, self.recorder, name, PARTITIONS, self.rate, self.seed)
+        return Setting(self.access, self.recorder, name, PARTITIONS, self.rate, self.seed)
 
     @property
     def clients(self) -> list[Workload]:
         return [*self.producers, *self.followers]
+
+    @property
+    def all_groups(self) -> list[str]:
+        """The groups of all clients; most readers are alone in theirs, which has their name."""
+        return sorted({*self.groups, *(each.name for each in self.followers), NOBODY, LAST})
+
+    @property
+    def transactional_ids(self) -> list[str]:
+        return [key for topic, key in self.coordinated if topic == TRANSACTIONS]
 
     def end(self) -> None:
         """Let all clients finish, in order."""
@@ -69,7 +79,7 @@ class Cast:
             follower.finish()
 
     def _await_end(self, group: str, topic: str) -> None:
-        asker = Consumer({**READING, "bootstrap.servers": self.bootstrap, "group.id": group})
+        asker = Consumer({**READING, **self.access.librdkafka, "group.id": group})
         places = [TopicPartition(topic, index) for index in range(self.topics[topic])]
 
         def at_end() -> bool:
@@ -162,11 +172,11 @@ def client_of(client: str) -> str:
     return next((client for client, names in CLIENTS.items() if name in names), next(iter(CLIENTS)))
 
 
-def cast_of(names: list[str], bootstrap: str, recorder: Recorder, seed: int, rate: float) -> Cast:
+def cast_of(names: list[str], access: Access, recorder: Recorder, seed: int, rate: float) -> Cast:
     """The clients of these workloads, and one that polls end and committed offsets."""
-    cast = Cast(bootstrap, recorder, seed, rate)
+    cast = Cast(access, recorder, seed, rate)
     for name in names:
         WORKLOADS[name][1](cast, name)
-    anywhere = Setting(bootstrap, recorder, "", 0, rate, seed)
+    anywhere = Setting(access, recorder, "", 0, rate, seed)
     cast.followers.append(Ask("asker", anywhere, dict(cast.topics), dict(cast.groups)))
     return cast

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from chaos.access import Access
 from chaos.checker import check
 from chaos.history import Recorder
 from chaos.workloads import produce
@@ -44,7 +45,7 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
 
 def test_every_bug_is_found_where_it_is(bootstrap: str) -> None:
     recorder = Recorder()
-    cast = Cast(bootstrap, recorder, seed=1, rate=300.0)
+    cast = Cast(Access(bootstrap), recorder, seed=1, rate=300.0)
     for bug in BUGS:
         topic = cast.topic(f"{bug}-source" if bug in COPIES else bug)
         cast.producers.append(source(bug, topic))
@@ -67,7 +68,7 @@ def test_every_bug_is_found_where_it_is(bootstrap: str) -> None:
     for each in cast.clients:
         wait_until(lambda each=each: each.acked >= RECORDS or each.broken is not None, each.name, 30)
     cast.end()
-    read_everything(bootstrap, recorder, cast.topics)
+    read_everything(Access(bootstrap), recorder, cast.topics)
     found = defaultdict(set)
     for anomaly in check(recorder.events):
         found[anomaly.place.rpartition("/")[0] or anomaly.place].add(anomaly.kind)

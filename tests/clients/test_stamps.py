@@ -1,5 +1,6 @@
 """A record that a producer wrote in two of its epochs: the chaos runs see that it is the client's doing, by the log."""
 
+from chaos.access import Access
 from chaos.checker import check
 from chaos.history import Polled, Recorder, Send, Stamped
 from chaos.stamps import stamp
@@ -18,7 +19,7 @@ def test_a_record_that_is_there_twice_is_looked_up(broker: AnyBroker, raw: RawCl
         recorder.tell(Send, "p", place, value)
     recorder.tell(Polled, "last", place, ((0, "p.0"), (1, "p.1"), (2, "p.1"), (3, "p.2")))
     assert [each.kind for each in check(recorder.events)] == ["duplicate"]
-    stamp(broker.bootstrap, recorder, "last")
+    stamp(Access(broker.bootstrap), recorder, "last")
     found = [
         (each.offset, each.producer_id, each.producer_epoch) for each in recorder.events if isinstance(each, Stamped)
     ]

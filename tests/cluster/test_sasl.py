@@ -23,7 +23,7 @@ from support.clients.sasl import client_settings, jaas, log_in, set_password
 SECONDS = 30
 BROKER_LOGIN = {"username": "broker", "password": "broker-secret", "user_broker": "broker-secret"}
 SASL = {
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SASL_PLAINTEXT",
+    "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "listener.name.brokers.plain.sasl.jaas.config": jaas(BROKER_LOGIN),
@@ -196,7 +196,7 @@ def test_brokers_with_scram_start_with_a_user_made_before(tmp_path: Path) -> Non
     for number in (1, 2):
         create_first_user(tmp_path / f"broker-{number}", "broker", "hush", ["SCRAM-SHA-256"], 4096)
     settings = {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SASL_PLAINTEXT",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
         "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
         "sasl.jaas.config": jaas({"username": "broker", "password": "hush"}, "scram.ScramLoginModule"),

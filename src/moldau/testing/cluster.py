@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Literal, TypeVar, get_args
 
 from moldau.client.direct.connection import Connection
+from moldau.client.direct.security import PLAINTEXT, Security
 from moldau.ensemble.ports import HOST, free_ports
 from moldau.testing.broker import Broker, BrokerFailed, dotted
 from moldau.testing.proxies import Network, Proxy
@@ -53,6 +54,7 @@ ASK_S = 10.0
 class Cluster:
     """Brokers 1 to `brokers`. Settings are Kafka's, with underscores for dots, and apply to all brokers.
 
+    `security` is the login of this object itself, which asks brokers for metadata, on the listener CLIENTS.
     `racks` names the rack of each broker. Without `proxies` brokers talk directly, and cannot be isolated. With
     `directory` the data stays, and brokers are stopped in order; without, they are killed in the end and all is gone.
     """
@@ -64,6 +66,7 @@ class Cluster:
         racks: Sequence[str | None] = (),
         zookeeper_nodes: int = 1,
         proxies: bool = True,
+        security: Security = PLAINTEXT,
         directory: str | Path | None = None,
         **settings: object,
     ) -> None:
@@ -84,6 +87,7 @@ class Cluster:
         self._wanted = [
             (number, racks[number - 1] if number <= len(racks) else None) for number in range(1, brokers + 1)
         ]
+        self._security = security
         self._network = Network(self._pids) if proxies else None
         self._brokers: dict[int, Broker] = {}
         self._doors: dict[int, Proxy] = {}  # through which other brokers reach each one
@@ -321,9 +325,9 @@ class Cluster:
         settings: dict[str, object] = {
             "broker.id": broker_id,
             "zookeeper.connect": ensemble,
-            "listeners": f"PLAINTEXT://{HOST}:{client_port},BROKERS://{HOST}:{inner_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{client_port},BROKERS://{advertised}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
+            "listeners": f"CLIENTS://{HOST}:{client_port},BROKERS://{HOST}:{inner_port}",
+            "advertised.listeners": f"CLIENTS://{HOST}:{client_port},BROKERS://{advertised}",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
             "inter.broker.listener.name": "BROKERS",
             **({} if rack is None else {"broker.rack": rack}),
             **self._settings,
@@ -341,7 +345,7 @@ class Cluster:
 
     def _ask(self, broker_id: int, request: object, response: type[Response]) -> Response:
         host, _, port = self._brokers[broker_id].bootstrap_servers.rpartition(":")
-        connection = Connection(host, int(port), client_id="moldau-testing", timeout_s=ASK_S)
+        connection = Connection(host, int(port), self._security, client_id="moldau-testing", timeout_s=ASK_S)
         try:
             return connection.ask(request, response)
         finally:

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -60,7 +61,8 @@ func main() {
 	}
 }
 
-// With CLIENT_CA, the path of an authority's certificate, the client speaks TLS.
+// With CLIENT_CA, the path of an authority's certificate, the client speaks TLS; with CLIENT_CERTIFICATE, the path of a
+// certificate and its key, it shows that. With CLIENT_SASL, a mechanism, a user and a password, it logs in.
 func connect(bootstrap string, options ...kgo.Opt) (*kgo.Client, error) {
 	if path := os.Getenv("CLIENT_CA"); path != "" {
 		pem, err := os.ReadFile(path)
@@ -69,9 +71,24 @@ func connect(bootstrap string, options ...kgo.Opt) (*kgo.Client, error) {
 		}
 		trusted := x509.NewCertPool()
 		trusted.AppendCertsFromPEM(pem)
-		options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}))
+		settings := &tls.Config{RootCAs: trusted}
+		if own := os.Getenv("CLIENT_CERTIFICATE"); own != "" {
+			certificate, err := tls.LoadX509KeyPair(own, own)
+			if err != nil {
+				return nil, err
+			}
+			settings.Certificates = []tls.Certificate{certificate}
+		}
+		options = append(options, kgo.DialTLSConfig(settings))
 	}
-	return kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
+	if words := strings.Fields(os.Getenv("CLIENT_SASL")); len(words) == 3 {
+		chosen, err := mechanism(words[0], words[1], words[2], false)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, kgo.SASL(chosen))
+	}
+	return kgo.NewClient(append(options, kgo.SeedBrokers(strings.Split(bootstrap, ",")...))...)
 }
 
 // produce TOPIC CODEC COUNT: records with keys and headers to partition 0, idempotent as franz-go is by default; tells

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -44,7 +43,7 @@ func steady(_ context.Context, bootstrap string, arguments []string) (any, error
 		}
 		numbers[index] = number
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	client, err := connect(bootstrap, kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(2*time.Millisecond), kgo.MetadataMaxAge(5*time.Second), kgo.MetadataMinAge(100*time.Millisecond),
 		kgo.ProduceRequestTimeout(4*time.Second), kgo.RequestTimeoutOverhead(time.Second))
 	if err != nil {
@@ -89,7 +88,7 @@ func follow(_ context.Context, bootstrap string, arguments []string) (any, error
 	for partition := int32(0); partition < int32(partitions); partition++ {
 		from[partition] = kgo.NewOffset().At(0)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
+	client, err := connect(bootstrap,
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{arguments[0]: from}), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(100*time.Millisecond), kgo.MetadataMaxAge(5*time.Second),
 		kgo.MetadataMinAge(100*time.Millisecond), kgo.RequestTimeoutOverhead(5*time.Second))

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from chaos.access import Access
 from chaos.checker import check
 from chaos.history import Acked, Event, Failed, Polled, Recorder, Send
 from chaos.workloads.base import Setting
@@ -48,7 +49,7 @@ class Leader:
 def told(leader: Leader) -> list[Event]:
     """What becomes of a batch of two records."""
     recorder = Recorder(clock=lambda: 0.0)
-    Direct("direct", Setting("", recorder, "topic", 3, 1.0, 1))._sent(leader, TOPIC, 2, many=2)
+    Direct("direct", Setting(Access(""), recorder, "topic", 3, 1.0, 1))._sent(leader, TOPIC, 2, many=2)
     return recorder.events
 
 

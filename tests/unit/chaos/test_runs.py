@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from chaos import faults, matrix
+from chaos.access import Access, Login
 from chaos.checker import FINDERS, Anomaly
 from chaos.effects import Witness
 from chaos.faults import ANYWHERE, FAULTS, LOST, SORTS, TARGETS, Scene
@@ -21,7 +22,7 @@ from chaos.run import Outcome, Plan, _order, count
 from chaos.workloads import errors, programs
 from chaos.workloads.base import Setting, wait_until
 from chaos.workloads.copy import Copy, Stuck
-from chaos.workloads.table import CLIENTS, WORKLOADS, available
+from chaos.workloads.table import CLIENTS, WORKLOADS, available, cast_of
 from moldau.store import zookeeper_session
 from support.repository.sources import ROOT
 
@@ -45,6 +46,20 @@ def test_the_command_repeats_a_run() -> None:
     assert plan.command == (
         'make chaos ARGS="run --seed 7 --rounds 2 --rate 50 --fault kill-leader --workload plain --workload group"'
     )
+    assert Plan(7, [], [], security=True).command == 'make chaos ARGS="run --seed 7 --rounds 3 --rate 100 --security"'
+
+
+def test_a_password_is_in_no_description_of_a_run() -> None:
+    access = Access("broker:9092", Login("clients", "hush", Path("ca.pem")))
+    assert "hush" not in repr(Setting(access, Recorder(), "t", 2, 1.0, 1))
+    assert "hush" not in repr(access.direct)
+    assert access.librdkafka["sasl.password"] == access.kafka_python["sasl_plain_password"] == "hush"
+
+
+def test_clients_have_groups_and_transactional_ids_by_name() -> None:
+    cast = cast_of(["idempotent", "copy", "group"], Access(""), Recorder(), 1, 1.0)
+    assert {"reader-of-idempotent", "copier", "group-classic", "group-consumer", "nobody", "last"} <= {*cast.all_groups}
+    assert cast.transactional_ids == ["copier"]
 
 
 def test_the_matrix_has_every_fault_and_mixes() -> None:
@@ -154,7 +169,9 @@ def test_a_witness_sees_what_a_fault_does() -> None:
 def test_a_long_fault_that_does_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "EFFECT_S", 0.0)
     cluster = Told(1, (1, 2, 3))
-    scene = Scene(cluster, random.Random(1), {"topic": 1}, [], print, Witness(cluster, {"topic": 1}, [1, 2, 3]))
+    scene = Scene(
+        cluster, random.Random(1), {"topic": 1}, [], print, Witness(cluster, {"topic": 1}, [1, 2, 3]), Access("")
+    )
     with pytest.raises(TimeoutError, match="had no effect"):
         scene.linger(strikes=True, long_s=0.0)
     cluster.leader = 2
@@ -209,7 +226,7 @@ def test_lines_of_the_programs() -> None:
 
 def test_readers_that_are_programs() -> None:
     recorder = Recorder(clock=lambda: 0.0)
-    setting = Setting("", recorder, "t", 2, 1.0, 1)
+    setting = Setting(Access(""), recorder, "t", 2, 1.0, 1)
     java = programs.JavaReader("reader", setting, [])
     java.hear('{"name":"partitions_assigned","partitions":[{"topic":"t","partition":0}]}')
     java.hear('{"name":"record_data","key":null,"value":"1.17","topic":"t","partition":1,"offset":9}')
@@ -231,7 +248,7 @@ def test_readers_that_are_programs() -> None:
 
 def test_a_call_that_is_left_to_itself_tells_its_end() -> None:
     recorder = Recorder()
-    copier = Copy("copier", Setting("", recorder, "source", 1, 1.0, 1), "target")
+    copier = Copy("copier", Setting(Access(""), recorder, "source", 1, 1.0, 1), "target")
     wakes = threading.Event()
 
     def stuck() -> None:
