@@ -231,8 +231,7 @@ class Dispatcher:
     def _serve_cold(self, connection: Connection, api: Api, request: object, frame: memoryview, call: Call) -> Handled:
         session, messages = call.session, api.messages
         if messages.between_brokers and not self._for_brokers(session.listener):
-            refused = messages.response(error_code=WireError.CLUSTER_AUTHORIZATION_FAILED)
-            return _frame(api, call, refused)
+            return self._answer_later(api, self._by_a_new_broker(api, request, call), call)
         if api.only_for is not None and (error := api.only_for(session)) is not None:
             return _frame(api, call, messages.response(error_code=error))
         if not by_brokers(messages, call.version):
@@ -285,10 +284,25 @@ class Dispatcher:
     # ── between brokers ──
 
     def _for_brokers(self, listener: str) -> bool:
-        """Whether brokers may connect here: on the inter-broker listener, or if it is the only listener."""
+        """Whether brokers may connect here: on the inter-broker listener, or if it is the only listener.
+
+        While a rolling restart changes inter.broker.listener.name, some brokers still connect to the old listener.
+        """
         control = self._control
-        alone = self._contexts.controller_client is None
-        return not alone and (listener == control.peers.listener_name or len(control.config.listeners) == 1)
+        if self._contexts.controller_client is None:
+            return False
+        if listener == control.peers.listener_name or len(control.config.listeners) == 1:
+            return True
+        return any(each.inter_broker_listener == listener for each in control.image.brokers.values())
+
+    async def _by_a_new_broker(self, api: Api, request: object, call: Call) -> object:
+        """Serve a broker that has registered with another inter-broker listener a moment ago; refuse all others."""
+        client = self._contexts.controller_client
+        if client is not None:
+            await client.catch_up()
+        if not self._for_brokers(call.session.listener):
+            return api.messages.response(error_code=WireError.CLUSTER_AUTHORIZATION_FAILED)
+        return await self._serve(api, request, call)
 
     async def _by_the_controller(
         self, client: ControllerClient, api: Api, request: object, frame: bytes, call: Call

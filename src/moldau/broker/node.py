@@ -294,7 +294,8 @@ class Node:
         """Register a single node, which is its own controller; a broker of a cluster registers when it is ready."""
         config, controller = self._config, self._controller
         endpoints = {each.name: Endpoint(each.host, each.port or ports.get(each.name, 0)) for each in config.advertised}
-        self._broker = Broker(config.node_id, endpoints, config.broker_rack)
+        listener_name = self._assembly.control.peers.listener_name
+        self._broker = Broker(config.node_id, endpoints, config.broker_rack, inter_broker_listener=listener_name)
         founded, usable = controller.founded, [each.path for each in self._directories if not each.offline]
         brought = await self._initial_changes() + first_users(usable, founded=founded)
         lifecycle = self._lifecycle
@@ -306,7 +307,6 @@ class Node:
                 forget_first_users(usable, controller.image)
             return
         wait_s = 2 * config.zookeeper_session_timeout_ms / 1000
-        listener_name = self._assembly.control.peers.listener_name
         await self._startup.retry(lambda: lifecycle.check_id_unused(self._broker, listener_name, wait_s))
         if controller.founded:
             await self._startup.retry(lambda: lifecycle.registration.election.create_cluster(brought))

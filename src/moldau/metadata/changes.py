@@ -353,12 +353,14 @@ def _partition(
 
 
 def _plain_broker(broker: Broker) -> dict[str, Any]:
-    return {"id": broker.id, "endpoints": dict(broker.endpoints), "rack": broker.rack, "leaving": broker.leaving}
+    form = {"id": broker.id, "endpoints": dict(broker.endpoints), "rack": broker.rack, "leaving": broker.leaving}
+    return {**form, "inter_broker_listener": broker.inter_broker_listener}
 
 
 def _broker(form: Mapping[str, Any]) -> Broker:
     endpoints = {name: Endpoint(host, port) for name, (host, port) in form["endpoints"].items()}
-    return Broker(form["id"], endpoints, form["rack"], leaving=form["leaving"])
+    listener = form.get("inter_broker_listener", "")
+    return Broker(form["id"], endpoints, form["rack"], leaving=form["leaving"], inter_broker_listener=listener)
 
 
 _WRITE: dict[str, Callable[[Any], Any]] = {

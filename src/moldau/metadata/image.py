@@ -34,6 +34,7 @@ class Broker:
     rack: str | None = None
     epoch: Epoch = -1
     leaving: bool = False  # in controlled shutdown: it gets no new partitions
+    inter_broker_listener: str = ""  # the listener of other brokers that it connects to; unknown of earlier releases
 
 
 @dataclass(frozen=True, slots=True)

@@ -426,7 +426,7 @@ def _parse_config(data: bytes) -> Mapping[str, str]:
 def _broker_data(broker: Broker) -> bytes:
     endpoints = [f"{name}://{_bracketed(host)}:{port}" for name, (host, port) in broker.endpoints.items()]
     form = {"version": 5, "id": broker.id, "endpoints": endpoints, "rack": broker.rack, "epoch": broker.epoch}
-    return _json({**form, "leaving": broker.leaving})
+    return _json({**form, "leaving": broker.leaving, "inter_broker_listener": broker.inter_broker_listener})
 
 
 def parse_broker(data: bytes) -> Broker:
@@ -436,7 +436,8 @@ def parse_broker(data: bytes) -> Broker:
         name, _, address = text.partition("://")
         host, _, port = address.rpartition(":")
         endpoints[name] = Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
-    return Broker(form["id"], endpoints, form["rack"], form["epoch"], form.get("leaving", False))
+    listener = form.get("inter_broker_listener", "")
+    return Broker(form["id"], endpoints, form["rack"], form["epoch"], form.get("leaving", False), listener)
 
 
 def _bracketed(host: str) -> str:

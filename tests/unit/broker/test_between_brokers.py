@@ -61,3 +61,25 @@ def test_brokers_questions_are_answered_where_brokers_meet(
         await node.stop()
 
     loops.run("uvloop", scenario())
+
+
+def test_brokers_connect_to_two_listeners_while_the_setting_changes(tmp_path: Path, zookeeper: ZooKeeper) -> None:
+    """A rolling restart: the first broker has another inter.broker.listener.name than the second one."""
+
+    async def scenario() -> None:
+        connect = f"{zookeeper.connect}/{uuid4().hex}"
+        changed = a_node(tmp_path / "1", connect, asyncio.Event(), **TWO)
+        await changed.start(time.monotonic())
+        other = TWO | {"node_id": "2", "inter_broker_listener_name": "PLAINTEXT"}
+        unchanged = a_node(tmp_path / "2", connect, asyncio.Event(), **other)
+        await unchanged.start(time.monotonic())
+        question, version, heard = QUESTIONS[0]
+        for listener in TWO["listeners"].split(","):
+            endpoint = changed._broker.endpoints[listener.partition(":")[0]]
+            peer = Peer(lambda endpoint=endpoint: Address(endpoint.host, endpoint.port))
+            assert WireError((await peer.ask(question, version)).error_code) is heard, listener
+            await peer.stop()
+        await unchanged.stop()
+        await changed.stop()
+
+    loops.run("uvloop", scenario())
