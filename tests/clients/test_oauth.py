@@ -1,6 +1,5 @@
 """OAUTHBEARER: tokens of our own provider, verified with its keys in a file; unsigned tokens; sessions of tokens."""
 
-import asyncio
 import base64
 import json
 import time
@@ -9,13 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
-from confluent_kafka.admin import AdminClient
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
-from kafka import KafkaAdminClient
-from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
 from kafka.protocol.metadata import MetadataRequest
 
 from moldau.broker.security.jwks import UNKNOWN_KEY_PAUSE_S, TokenVerifier
@@ -24,7 +18,7 @@ from moldau.security.oauth import ClaimRules
 from moldau.security.sasl_client import AuthenticationFailed, Sasl
 from moldau.testing import Broker
 from support.clients.raw import RawClient
-from support.clients.sasl import SECONDS, log_in, sasl_broker
+from support.clients.sasl import log_in, sasl_broker
 
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
 EC = ECKey.generate_key("P-256", {"kid": "ec"})
@@ -76,50 +70,9 @@ def log_in_with(broker: Broker, token: str) -> tuple[int, str | None, int]:
         return found.error, found.message, found.lifetime_ms
 
 
-def test_confluent(broker: Broker) -> None:
-    settings = {
-        "bootstrap.servers": broker.bootstrap_servers,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER",
-        "oauth_cb": lambda _: (signed(), time.time() + 600),
-        "log_level": 0,
-    }
-    client = AdminClient(settings)
-    client.poll(1)
-    assert client.list_topics(timeout=SECONDS).brokers
-
-
-def test_kafka_python(broker: Broker) -> None:
-    class Tokens(KafkaPythonTokens):  # type: ignore[misc]
-        def token(self) -> str:
-            return signed(EC, "ES256")
-
-    client = KafkaAdminClient(
-        bootstrap_servers=broker.bootstrap_servers,
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="OAUTHBEARER",
-        sasl_oauth_token_provider=Tokens(),
-    )
-    assert client.describe_cluster()["brokers"]
-    client.close()
-
-
-def test_aiokafka(broker: Broker) -> None:
-    class Tokens(AiokafkaTokens):  # type: ignore[misc]
-        async def token(self) -> str:
-            return signed()
-
-    async def connect() -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="OAUTHBEARER",
-            sasl_oauth_token_provider=Tokens(),
-        )
-        await producer.start()
-        await producer.stop()
-
-    asyncio.run(connect())
+@pytest.mark.parametrize(("key", "algorithm"), [(RSA, "RS256"), (EC, "ES256")], ids=["RSA", "EC"])
+def test_tokens_of_both_kinds_of_keys(broker: Broker, key: Any, algorithm: str) -> None:
+    assert log_in_with(broker, signed(key, algorithm))[0] == 0
 
 
 def test_the_session_ends_with_the_token(broker: Broker) -> None:

@@ -1,19 +1,16 @@
-"""Logins with PLAIN and SCRAM: real clients, raw connections in every wrong state, and storms of logins."""
+"""Logins with PLAIN and SCRAM: raw connections in every wrong state, sessions, and storms of logins.
 
-import asyncio
+Real clients are in test_logins.py.
+"""
+
 import struct
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError as AiokafkaError
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError as KafkaPythonError
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest
 
@@ -28,21 +25,14 @@ from support.clients.sasl import (
     add_scram_users,
     as_admin,
     client_settings,
-    jaas,
     log_in,
     sasl_broker,
     set_password,
     shake,
 )
-from support.tls.clients import authority, broker_certificate, keystore
 
 UNSUPPORTED_MECHANISM, ILLEGAL_STATE, FAILED = 33, 34, 58
 ALICE = Sasl("PLAIN", "alice", PLAIN_USERS["alice"])
-LOGINS = [
-    ("PLAIN", "alice", PLAIN_USERS["alice"]),
-    ("PLAIN", "bob", SCRAM_USERS["bob"]),
-    *((mechanism, user, password) for mechanism in SCRAMS for user, password in SCRAM_USERS.items()),
-]
 
 
 @pytest.fixture(scope="module")
@@ -56,74 +46,6 @@ def broker() -> Iterator[Broker]:
 def raw(broker: Broker) -> Iterator[RawClient]:
     with RawClient(broker.bootstrap_servers) as client:
         yield client
-
-
-# ── clients ──
-
-
-@pytest.mark.parametrize(("mechanism", "user", "password"), LOGINS)
-def test_confluent(broker: Broker, mechanism: str, user: str, password: str) -> None:
-    settings = client_settings(broker.bootstrap_servers, mechanism, user, password)
-    assert AdminClient(settings).list_topics(timeout=SECONDS).brokers
-
-
-@pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAMS])
-@pytest.mark.parametrize("user", ["bob", "nobody"])
-def test_confluent_with_a_wrong_password(broker: Broker, mechanism: str, user: str) -> None:
-    failures: list[KafkaError] = []
-    settings = client_settings(broker.bootstrap_servers, mechanism, user, "wrong")
-    producer = Producer(settings | {"error_cb": failures.append})
-    deadline = time.monotonic() + SECONDS
-    while not failures and time.monotonic() < deadline:
-        producer.poll(0.1)
-    assert failures[0].name() == "_AUTHENTICATION"
-    expected = "Invalid username or password" if mechanism == "PLAIN" else f"with SASL mechanism {mechanism}"
-    assert expected in failures[0].str()
-
-
-@pytest.mark.parametrize(("mechanism", "user", "password"), LOGINS)
-def test_kafka_python(
-    broker: Broker, caplog: pytest.LogCaptureFixture, mechanism: str, user: str, password: str
-) -> None:
-    if user == "a,b=c":
-        pytest.skip("kafka-python does not escape names")
-
-    def connect(password: str) -> KafkaAdminClient:
-        return KafkaAdminClient(
-            bootstrap_servers=broker.bootstrap_servers,
-            bootstrap_timeout_ms=2000,  # it tries again until then
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism=mechanism,
-            sasl_plain_username=user,
-            sasl_plain_password=password,
-        )
-
-    client = connect(password)
-    assert client.describe_cluster()["brokers"]
-    client.close()
-    with pytest.raises(KafkaPythonError):
-        connect("wrong")
-    assert "SaslAuthenticationFailedError" in caplog.text, "and not a lost connection"
-
-
-@pytest.mark.parametrize(("mechanism", "user", "password"), LOGINS)
-def test_aiokafka(broker: Broker, mechanism: str, user: str, password: str) -> None:
-    async def connect(password: str) -> None:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism=mechanism,
-            sasl_plain_username=user,
-            sasl_plain_password=password,
-        )
-        try:
-            await producer.start()
-        finally:
-            await producer.stop()
-
-    asyncio.run(connect(password))
-    with pytest.raises(AiokafkaError):
-        asyncio.run(connect("wrong"))
 
 
 def test_a_client_without_sasl_learns_nothing(broker: Broker) -> None:
@@ -361,27 +283,3 @@ def test_a_storm_of_plain_logins_stops_nobody_that_is_in(broker: Broker) -> None
             thread.join()
     assert set(outcomes) == {0}
     assert worst < 1.0
-
-
-# ── with TLS ──
-
-
-def test_sasl_over_tls(tmp_path: Path) -> None:
-    key_store = keystore(tmp_path / "broker.pem", broker_certificate())
-    ca = tmp_path / "ca.pem"
-    ca.write_text(authority().pem)
-    settings = {
-        "listeners": "SASL_SSL://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": key_store,
-        "listener.name.sasl_ssl.plain.sasl.jaas.config": jaas({"user_alice": "alice-secret"}),
-    }
-    with Broker(**settings) as broker:
-        mine = client_settings(broker.bootstrap_servers, "PLAIN", "alice", "alice-secret")
-        mine |= {"security.protocol": "SASL_SSL", "ssl.ca.location": str(ca)}
-        assert AdminClient(mine).list_topics(timeout=SECONDS).brokers
-        with pytest.raises(KafkaException):
-            AdminClient(mine | {"sasl.password": "wrong"}).list_topics(timeout=3)
-        with pytest.raises(KafkaException):
-            AdminClient(mine | {"security.protocol": "SSL"}).list_topics(timeout=3)

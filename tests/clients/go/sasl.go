@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -27,13 +28,17 @@ func mechanism(name, user, password string, token bool) (sasl.Mechanism, error) 
 	return nil, fmt.Errorf("unknown mechanism %s", name)
 }
 
-// login MECHANISM USER PASSWORD [token]: tells the number of brokers.
+// login [MECHANISM USER PASSWORD [token]]: tells the number of brokers.
 func login(ctx context.Context, bootstrap string, arguments []string) (any, error) {
-	chosen, err := mechanism(arguments[0], arguments[1], arguments[2], len(arguments) > 3)
-	if err != nil {
-		return nil, err
+	options := []kgo.Opt{kgo.RetryTimeout(5 * time.Second)}
+	if len(arguments) > 0 {
+		chosen, err := mechanism(arguments[0], arguments[1], arguments[2], len(arguments) > 3)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, kgo.SASL(chosen))
 	}
-	client, err := connect(bootstrap, kgo.SASL(chosen))
+	client, err := connect(bootstrap, options...)
 	if err != nil {
 		return nil, err
 	}

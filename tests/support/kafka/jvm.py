@@ -40,7 +40,10 @@ def why_missing() -> str:
 
 
 def run(tool: str, *arguments: str, stdin: str | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's tools to its end; the caller checks the exit code."""
+    """Run one of Kafka's tools to its end; the caller checks the exit code.
+
+    Before the tool's class there may be system properties: -Dname=value.
+    """
     found = find()
     assert isinstance(found, Jars), found
     if found.compiles:

@@ -21,6 +21,7 @@ WITH_SESSION = (
     "test_equality",
     "test_exactly_once",
     "test_guide",
+    "test_secured",
     "test_session",
     "test_sink",
     "test_source_batch",

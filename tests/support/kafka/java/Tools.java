@@ -24,6 +24,7 @@ import org.apache.kafka.common.utils.Exit;
  *
  * On standard input come, for each tool, how many words there are, the words (its class first) and what it is to read;
  * on standard output go its exit code, what it printed, and what it complained of. Sizes are four bytes, before each.
+ * Words before the class are system properties, -Dname=value.
  * A tool finds its own classes as new as in a JVM of its own: what they keep in static fields is not there twice.
  */
 public class Tools {
@@ -77,8 +78,13 @@ public class Tools {
 
     private static int call(String[] words) {
         try {
-            Class<?> tool = Class.forName(words[0], true, Thread.currentThread().getContextClassLoader());
-            String[] arguments = List.of(words).subList(1, words.length).toArray(new String[0]);
+            int at = 0;
+            for (; words[at].startsWith("-D"); at++) {
+                String[] property = words[at].substring(2).split("=", 2);
+                System.setProperty(property[0], property[1]);
+            }
+            Class<?> tool = Class.forName(words[at], true, Thread.currentThread().getContextClassLoader());
+            String[] arguments = List.of(words).subList(at + 1, words.length).toArray(new String[0]);
             tool.getMethod("main", String[].class).invoke(null, (Object) arguments);
             return 0;
         } catch (InvocationTargetException thrown) {
