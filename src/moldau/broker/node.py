@@ -373,6 +373,7 @@ class Node:
         registration = self._lifecycle.registration
         findings = Findings(self._trusted, self._replicas.directories.without_records, self._replicas.last_producer_id)
         await self._startup.retry(lambda: registration.start(self._broker, findings))
+        await self._startup.unless_stopped(registration.await_controller())
         if self._broker.id in self._controller.image.cordoned:
             logger.warning("This broker is cordoned by cordoned.log.dirs and gets no new partitions")
         await asyncio.to_thread(note, self._directories, self._boot)

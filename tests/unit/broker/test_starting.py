@@ -12,6 +12,7 @@ import pytest
 
 from moldau.broker.cluster import broker_lifecycle
 from moldau.broker.cluster.broker_registration import BrokerRegistration
+from moldau.broker.cluster.controller_election import ControllerElection
 from moldau.broker.cluster.startup_retry import StartupRetry, StopRequested
 from moldau.store.port import StoreError, StoreUnavailable
 from moldau.store.zookeeper_session import ZooKeeperSession
@@ -153,6 +154,28 @@ def start_and_lead(losing: Losing, directory: Path, connect: str, monkeypatch: p
     with monkeypatch.context() as patched:
         patched.setattr(ZooKeeperSession, "ask", ask)
         loops.run("uvloop", scenario())
+
+
+def test_a_broker_is_ready_when_there_is_a_controller(
+    tmp_path: Path, zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster that was stopped has none until its first broker, which may be slow, is elected."""
+    run_for_controller = ControllerElection.run
+
+    async def slowly(election: ControllerElection) -> None:
+        await asyncio.sleep(0.3)
+        await run_for_controller(election)
+
+    async def scenario() -> None:
+        connect = f"{zookeeper.connect}/{uuid4().hex}"
+        for _ in range(2):
+            node = a_node(tmp_path, connect, asyncio.Event())
+            await node.start(time.monotonic())
+            assert node._controller.image.controller_id == 1
+            await node.stop()
+
+    monkeypatch.setattr(ControllerElection, "run", slowly)
+    loops.run("uvloop", scenario())
 
 
 def test_a_start_survives_the_loss_of_any_one_answer(

@@ -5,6 +5,7 @@ expired session, or a false alarm of failure detection) is made again.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Coroutine
 from typing import NamedTuple
@@ -25,7 +26,7 @@ from moldau.metadata.changes import (
     ProducerIdsAllocated,
 )
 from moldau.metadata.elections import ElectionRules, unclean_shutdown_changes
-from moldau.metadata.image import Broker, ClusterImage
+from moldau.metadata.image import NO_BROKER, Broker, ClusterImage
 from moldau.net.peer import Address, Connect
 from moldau.net.tasks import cancel
 from moldau.store.port import StoreError, StoreUnavailable
@@ -33,6 +34,7 @@ from moldau.store.port import StoreError, StoreUnavailable
 logger = logging.getLogger("moldau.broker")
 
 RESTART_PAUSE_S = 1.0  # before a loop that failed is restarted
+ELECTION_TIMEOUT_S = 10.0  # a broker that starts is then ready without a controller
 
 
 class Findings(NamedTuple):
@@ -68,6 +70,7 @@ class BrokerRegistration:
         self.election = ControllerElection(controller, node_id, self._elected)
         self._failure_detector = FailureDetector(node_id, connect, self._died)
         self._registration_lost = asyncio.Event()  # set when this broker's node may be gone
+        self._controller_known = asyncio.Event()  # set by the first controller after the start
         self._tasks: list[asyncio.Task[None]] = []
         self.on_replaced: Callable[[str], None] = logger.error  # called when another broker registers with this id
         controller.feed.own_id = node_id
@@ -98,6 +101,15 @@ class BrokerRegistration:
         }
         self._tasks = [loop.create_task(_run_forever(name, work)) for name, work in loops.items()]
         self._watch_others(self._controller.image)
+
+    async def await_controller(self) -> None:
+        """Wait until the cluster has a controller; this broker runs for it, too.
+
+        An admin client of librdkafka that reads metadata without one asks once more, and then not for minutes.
+        """
+        if self._controller.image.controller_id == NO_BROKER:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._controller_known.wait(), ELECTION_TIMEOUT_S)
 
     def begin_shutdown(self) -> None:
         """Do not register again and do not run for controller from now on."""
@@ -200,6 +212,8 @@ class BrokerRegistration:
 
     def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
         self._controller_loop.follow(old, new)
+        if new.controller_id != NO_BROKER:
+            self._controller_known.set()
         if self._epoch < 0 or self._leaving:
             return
         if old.brokers is not new.brokers or old.controller_id != new.controller_id:
