@@ -8,7 +8,7 @@ import contextlib
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -379,23 +379,21 @@ BACK_S = 120.0
 def await_in_sync(scene: Scene) -> None:
     """Wait until every partition has all its replicas in sync."""
     until, all_brokers = time.monotonic() + BACK_S, set(scene.nodes.broker_ids)
-    while True:
-        behind = _behind(scene, all_brokers)
-        if not behind:
-            return
+    while next(_behind(scene, all_brokers), None) is not None:
         if time.monotonic() > until:
-            raise TimeoutError(f"not in sync within {BACK_S:.0f} s: {', '.join(behind)}")
-        time.sleep(0.1)
+            behind = ", ".join(_behind(scene, all_brokers))
+            raise TimeoutError(f"not in sync within {BACK_S:.0f} s: {behind}")
+        time.sleep(AGAIN_S)
 
 
-def _behind(scene: Scene, all_brokers: set[int]) -> list[str]:
-    rows = []
+def _behind(scene: Scene, all_brokers: set[int]) -> Iterator[str]:
+    """Partitions that are not in sync, one by one: each costs a connection to every broker."""
     for topic, partitions in scene.topics.items():
         for partition in range(partitions):
             try:
                 found = scene.nodes.in_sync(topic, partition)
             except (OSError, LookupError, KafkaException) as failure:
-                return [repr(failure)]
+                yield repr(failure)
+                return
             if found != all_brokers:
-                rows.append(f"{topic}-{partition} {sorted(found)}")
-    return rows
+                yield f"{topic}-{partition} {sorted(found)}"

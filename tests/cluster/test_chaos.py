@@ -1,6 +1,7 @@
 """A short mix of faults by seed on a real cluster with real clients: nothing is lost. `make chaos` has more.
 
-`make test` has one run, with MOLDAU_FULL=1 there are two. A run that fails prints its seed and how to repeat it.
+`make test` has one run, with SASL_SSL and ACLs; with MOLDAU_FULL=1 there are two. A run that fails prints its seed and
+how to repeat it.
 """
 
 import os
@@ -18,9 +19,7 @@ MIXES = {
         ["go", "group", "aiokafka", "kafka-python"],
     ),
 }
-
-
-ALWAYS = 11
+SECURED = ALWAYS = 12
 
 
 @pytest.mark.timeout(900)
@@ -29,7 +28,8 @@ def test_nothing_is_lost(seed: int, tmp_path: Path) -> None:
     if seed != ALWAYS and not os.environ.get("MOLDAU_FULL"):
         pytest.skip("one mix is enough here; set MOLDAU_FULL=1 for both, or run make chaos")
     faults, workloads = MIXES[seed][0], [name for name in MIXES[seed][1] if name in available()]
-    outcome = run(Plan(seed, faults, workloads, rounds=len(faults), rate=60), tmp_path, print)
+    plan = Plan(seed, faults, workloads, rounds=len(faults), rate=60, security=seed == SECURED)
+    outcome = run(plan, tmp_path, print)
     assert outcome.good, outcome.complaint
     assert sorted(outcome.done) == sorted(faults)
     assert outcome.all["acked"] > 0
