@@ -5,30 +5,26 @@ an Apache Kafka is asked again.
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.jars import Jars
 from moldau.broker.table import APIS
+from support.clients.sasl import ACLS_AND_TOKENS, sasl_broker
 from support.kafka import jvm
-from support.security.clients import Client
 from support.security.matrix import Answers, all_rights, recorded, run
-from support.security.named_clients import serving
-from support.security.secured_kafka import LOGIN, secured_kafka
+from support.security.secured_kafka import secured_kafka
 
 KAFKAS = recorded()
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     directory: Path = tmp_path_factory.mktemp("matrix")
-    with serving(directory, "admin", "alice") as addresses:
-        admin, alice = Client(addresses["admin"]), Client(addresses["alice"])
-        yield run(admin.ask, alice.ask, all_rights())
-        admin.close()
-        alice.close()
+    topics = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+    with sasl_broker(directory / "data", **ACLS_AND_TOKENS, **topics) as broker:
+        return run(broker.bootstrap_servers, all_rights())
 
 
 @pytest.mark.parametrize("request_name", KAFKAS)
@@ -36,22 +32,13 @@ def test_the_answers_are_kafkas(answers: Answers, request_name: str) -> None:
     assert answers[request_name] == KAFKAS[request_name]
 
 
-# Before the login, or about users, tokens and quotas, whose rights are tested with real logins in test_sasl_acls.py.
-NOT_IN_IT = (
-    "ApiVersions",
-    "SaslHandshake",
-    "SaslAuthenticate",
-    "DelegationToken",
-    "ClientQuotas",
-    "UserScramCredentials",
-)
+BEFORE_THE_LOGIN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 
 
 def test_every_other_api_of_clients_is_in_the_matrix() -> None:
     names = {api.messages.name for api in APIS if not api.messages.between_brokers and not api.messages.own}
-    names = {name for name in names if not name.endswith(NOT_IN_IT)}
     asked = {name.partition(",")[0].split()[0] for name in KAFKAS}
-    assert asked == names
+    assert asked == names - BEFORE_THE_LOGIN
 
 
 def test_no_request_is_left_out(answers: Answers) -> None:
@@ -63,5 +50,5 @@ def test_the_record_is_what_kafka_answers(tmp_path: Path) -> None:
     jars = jvm.find()
     if not isinstance(jars, Jars):
         pytest.skip(jars)
-    with secured_kafka(jars, tmp_path) as (of_admin, of_users):
-        assert run(Client(of_admin).ask, Client(of_users, LOGIN).ask, all_rights()) == KAFKAS
+    with secured_kafka(jars, tmp_path) as address:
+        assert run(address, all_rights()) == KAFKAS

@@ -26,6 +26,7 @@ from moldau.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 from support.clients.sasl import (
+    ACLS_AND_TOKENS,
     PLAIN_USERS,
     SCRAM_USERS,
     SECONDS,
@@ -41,12 +42,7 @@ from support.eventually import eventually
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     folder: Path = tmp_path_factory.mktemp("acls")
-    settings: dict[str, object] = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:admin",
-        "delegation.token.secret.key": "a key of this cluster",
-    }
-    with sasl_broker(folder / "data", **settings) as started:
+    with sasl_broker(folder / "data", **ACLS_AND_TOKENS) as started:
         add_scram_users(started.bootstrap_servers)
         yield started
 

@@ -17,6 +17,11 @@ LISTENER = "listener.name.sasl_plaintext"
 MODULE = "org.apache.kafka.common.security"
 PLAIN_USERS = {"admin": "admin-secret", "alice": "alice-secret"}
 SCRAM_USERS = {"bob": "bob-secret", "a,b=c": "s p,a=ce"}
+ACLS_AND_TOKENS = {  # settings; admin is the super user
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+    "delegation.token.secret.key": "a key of this cluster",
+}
 SCRAMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 
 
@@ -24,13 +29,17 @@ def jaas(options: Mapping[str, str], module: str = "plain.PlainLoginModule") -> 
     return f"{MODULE}.{module} required " + " ".join(f'{name}="{value}"' for name, value in options.items()) + ";"
 
 
+def plain_jaas() -> str:
+    """The JAAS text of a broker's PLAIN_USERS."""
+    return jaas({f"user_{name}": password for name, password in PLAIN_USERS.items()})
+
+
 def sasl_broker(directory: Path | None = None, **settings: object) -> Broker:
     """A broker with one listener, which wants SASL; PLAIN_USERS are its users."""
-    users = {f"user_{name}": password for name, password in PLAIN_USERS.items()}
     given: dict[str, object] = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
         "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAMS)),
-        f"{LISTENER}.plain.sasl.jaas.config": jaas(users),
+        f"{LISTENER}.plain.sasl.jaas.config": plain_jaas(),
     }
     return Broker(directory, **given | settings)
 

@@ -77,12 +77,16 @@ from moldau.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from support.log.batches import batch
+from support.security.matrix_users import UNKNOWN, requests_about_users
 
 TOPIC, GROUP, ID, GONE = "orders", "readers", "ledger", "gone"
 
 
-def requests(topic_id: UUID) -> Iterator[tuple[str, int, object]]:
-    """A name, the version and the request; an allowed one changes nothing that the others see."""
+def requests(topic_id: UUID, hmac: bytes = UNKNOWN) -> Iterator[tuple[str, int, object]]:
+    """A name, the version and the request; an allowed one changes nothing that the others see.
+
+    `hmac` is that of another user's delegation token.
+    """
     produced = (PartitionProduceData(index=0, records=batch()),)
     fetched = (FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000),)
     committed = (OffsetCommitPartition(partition_index=0, committed_offset=1),)
@@ -431,6 +435,7 @@ def requests(topic_id: UUID) -> Iterator[tuple[str, int, object]]:
         DescribeTopicPartitionsRequest(topics=(TopicRequest(name=TOPIC), TopicRequest(name=GONE))),
     )
     yield "DescribeTopicPartitions of all", 0, DescribeTopicPartitionsRequest(topics=())
+    yield from requests_about_users(hmac)
 
 
 def creation(acl: AclBinding) -> AclCreation:

@@ -1,4 +1,4 @@
-"""Apache Kafka with its StandardAuthorizer: PLAINTEXT for User:ANONYMOUS, a super user, SASL_PLAINTEXT for alice."""
+"""Apache Kafka with its StandardAuthorizer: SASL_PLAINTEXT for users, of which admin is a super user."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,15 +7,14 @@ from pathlib import Path
 
 from benchmarks.jars import Jars
 from benchmarks.peers import ApacheKafka, free_port, running
+from support.clients.sasl import ACLS_AND_TOKENS, LISTENER, plain_jaas
 
 HOST = "127.0.0.1"
-LOGIN = ("alice", "alice-secret")
-JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{LOGIN[0]}="{LOGIN[1]}";'
 SETTINGS = {
+    **ACLS_AND_TOKENS,
+    "super.users": "User:admin;User:ANONYMOUS",  # the latter is Kafka itself
     "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
+    f"{LISTENER}.plain.sasl.jaas.config": plain_jaas(),
 }
 
 
@@ -34,9 +33,9 @@ class _Secured:
 
 
 @contextmanager
-def secured_kafka(jars: Jars, directory: Path) -> Iterator[tuple[str, str]]:
-    """The address of the super user, and that of users who log in."""
+def secured_kafka(jars: Jars, directory: Path) -> Iterator[str]:
+    """The address of its users."""
     port = free_port()
     kafka = ApacheKafka(jars, settings=SETTINGS, listeners={"SASL_PLAINTEXT": port})
-    with running(_Secured(kafka), directory, "secured") as peer:
-        yield peer.bootstrap, f"{HOST}:{port}"
+    with running(_Secured(kafka), directory, "secured"):
+        yield f"{HOST}:{port}"

@@ -1,5 +1,6 @@
 """Every API has a guard, which asks for what the API's row declares, and for nothing else."""
 
+from contextlib import closing
 from pathlib import Path
 from unittest import mock
 
@@ -11,25 +12,24 @@ from moldau.broker.security.gate import everyone
 from moldau.broker.security.guards.table import GUARDS, HOT
 from moldau.broker.table import APIS
 from moldau.security.acls import Operation, ResourceType
-from moldau.wire.messages.alter_client_quotas import AlterClientQuotasRequest
 from moldau.wire.messages.alter_organisations import AlterOrganisationsRequest
-from moldau.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
-from moldau.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
 from moldau.wire.messages.describe_organisations import DescribeOrganisationsRequest
-from moldau.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from support.security.clients import Client
-from support.security.matrix import prepare, requests
+from support.clients.sasl import ACLS_AND_TOKENS, PLAIN_USERS, plain_jaas
+from support.security.matrix import as_user, prepare, requests
 from support.security.named_clients import serving
 
-# Requests that the matrix does not have, since Apache Kafka was not asked them.
+# Requests that the matrix does not have, since Apache Kafka does not know them.
 OTHERS = (
-    ("quotas", 1, DescribeClientQuotasRequest(components=(), strict=False)),
-    ("quotas", 1, AlterClientQuotasRequest(entries=(), validate_only=True)),
-    ("users", 0, DescribeUserScramCredentialsRequest(users=None)),
-    ("users", 0, AlterUserScramCredentialsRequest(deletions=(), upsertions=())),
     ("organisations", 0, DescribeOrganisationsRequest(names=None)),
     ("organisations", 0, AlterOrganisationsRequest(alterations=())),
 )
+
+LOGINS = {  # delegation tokens are for users that log in
+    **ACLS_AND_TOKENS,
+    "listener.security.protocol.map": ",".join(f"{name.upper()}:SASL_PLAINTEXT" for name in PLAIN_USERS),
+    "sasl.enabled.mechanisms": "PLAIN",
+    **{f"listener.name.{name}.plain.sasl.jaas.config": plain_jaas() for name in PLAIN_USERS},
+}
 
 Asked = dict[str, set[tuple[Operation, ResourceType]]]
 
@@ -54,18 +54,17 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
         return answer
 
     directory: Path = tmp_path_factory.mktemp("guards")
-    with serving(directory, "admin", "alice") as addresses, mock.patch.object(Rights, "may", may):
-        topic_id = prepare(Client(addresses["admin"]).ask)
-        alice = Client(addresses["alice"])
-        for answer in (True, False):  # noqa: B007 - `may` answers it
-            for _, version, request in (*requests(topic_id), *OTHERS):
-                alice.ask(request, version)
-        alice.close()
+    with serving(directory, *PLAIN_USERS, **LOGINS) as addresses, mock.patch.object(Rights, "may", may):
+        with closing(as_user(addresses["admin"], "admin")) as admin:
+            prepared = prepare(admin.ask)
+        with closing(as_user(addresses["alice"], "alice")) as alice:
+            for answer in (True, False):  # noqa: B007 - `may` answers it
+                for _, version, request in (*requests(*prepared), *OTHERS):
+                    alice.ask(request, version)
     return found
 
 
-# Requests about delegation tokens are refused on connections like these before rights matter: see test_sasl_acls.py.
-OF_CLIENTS = [api for api in APIS if not api.messages.between_brokers and "DelegationToken" not in api.messages.name]
+OF_CLIENTS = [api for api in APIS if not api.messages.between_brokers]
 
 
 @pytest.mark.parametrize("api", OF_CLIENTS, ids=lambda api: api.messages.name)

@@ -1,5 +1,6 @@
 """DescribeDelegationToken 1–3: the tokens that the user owns, requested or may renew. 3: their requesters.
 
+A request that names owners means the tokens that one of them owns, requested or may renew.
 Unlike Kafka without an authorizer, others' tokens are not shown: a token's HMAC is a password.
 """
 
@@ -27,9 +28,11 @@ def describe_delegation_token(
         return DescribeDelegationTokenResponse(error_code=WireError.DELEGATION_TOKEN_AUTH_DISABLED, tokens=())
     owners = None
     if request.owners is not None:
-        owners = {Principal(each.principal_type, each.principal_name) for each in request.owners}
+        owners = [Principal(each.principal_type, each.principal_name) for each in request.owners]
     shown = [
-        token for token in ctx.tokens.all() if (owners is None or token.owner in owners) and _may_see(ctx, call, token)
+        token
+        for token in ctx.tokens.all()
+        if (owners is None or any(map(token.may_see, owners))) and _may_see(ctx, call, token)
     ]
     return DescribeDelegationTokenResponse(
         error_code=WireError.NONE, tokens=tuple(_describe(token, secret) for token in shown)

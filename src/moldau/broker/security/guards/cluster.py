@@ -45,6 +45,11 @@ from moldau.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from moldau.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
 from moldau.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -127,6 +132,14 @@ def no_quotas(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
             QuotaAlterationResult(error_code=FAILED, error_message=FAILED.doc, entity=each.entity)
             for each in request.entries
         )
+    )
+
+
+def no_description(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    """As in Kafka, the rows name no user."""
+    refused = DescribeUserScramCredentialsResult(user="", error_code=FAILED, error_message=FAILED.doc)
+    return DescribeUserScramCredentialsResponse(
+        error_code=FAILED, error_message=FAILED.doc, results=(refused,) * len(request.users or ())
     )
 
 

@@ -60,7 +60,7 @@ GUARDS: Final[Mapping[int, Guard]] = {
     47: groups.offset_delete,
     48: _all(48, Operation.DESCRIBE_CONFIGS, error_message=cluster.FAILED.doc, entries=None),
     49: cluster.needs(Operation.ALTER_CONFIGS, cluster.no_quotas),
-    50: _all(50, Operation.DESCRIBE, error_message=cluster.FAILED.doc, results=()),
+    50: cluster.needs(Operation.DESCRIBE, cluster.no_description),
     51: cluster.needs(Operation.ALTER, cluster.no_credentials),
     56: _all(56, Operation.CLUSTER_ACTION),
     57: _all(57, Operation.ALTER),
