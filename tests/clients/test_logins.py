@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.access import MECHANISM, Access
 from chaos.access import Login as ChaosLogin
@@ -23,6 +23,10 @@ from chaos.history import Failed, Recorder
 from chaos.workloads.base import Workload
 from chaos.workloads.read import read_everything
 from chaos.workloads.table import Cast, available, cast_of
+from moldau.client.admin import organisations
+from moldau.client.admin.cluster import open_cluster
+from moldau.client.admin.target import Target
+from moldau.security.organisations import Limits, Role
 from moldau.tools.certs.authority import Authority, write_private
 from support.clients.go import WITHOUT_GO
 from support.clients.sasl import PLAIN_USERS, SCRAM_USERS, as_admin, set_password
@@ -120,12 +124,14 @@ def test_a_client_without_a_login_or_without_trust_is_refused(secured: Secured) 
 
 
 @contextmanager
-def loaded(secured: Secured, recorder: Recorder, *without: str) -> Iterator[Cast]:
-    """Producers and readers of each library, which are started, as the user bob over SASL_SSL."""
+def loaded(
+    secured: Secured, recorder: Recorder, *without: str, user: str = "bob", password: str = SCRAM_USERS["bob"]
+) -> Iterator[Cast]:
+    """Producers and readers of each library, which are started, over SASL_SSL."""
     names = [name for name in LIBRARIES if name in available() and name not in without]
-    login = ChaosLogin("bob", SCRAM_USERS["bob"], secured.ca)
+    login = ChaosLogin(user, password, secured.ca)
     cast = cast_of(names, Access(secured.at(SASL_SSL), login), recorder, seed=1, rate=50.0)
-    admin = as_admin(secured.at(SASL_PLAINTEXT))
+    admin = AdminClient(cast.access.librdkafka)
     for created in admin.create_topics([NewTopic(name, count, 1) for name, count in cast.topics.items()]).values():
         created.result(30)
     try:
@@ -194,3 +200,28 @@ def test_a_changed_password_ends_the_sessions_of_the_old_one(secured: Secured) -
             each.abandon()
         for each in cast.clients:
             each.finish()  # with the old password, which counts again
+
+
+def test_every_library_works_in_an_organisation(secured: Secured) -> None:
+    """Under names of its own: on the cluster its topics begin with `acme.`."""
+    admin = as_admin(secured.at(SASL_PLAINTEXT))
+    set_password(admin, "acme/alice", "secret", MECHANISM)
+    with open_cluster(Target(secured.at(SASL_PLAINTEXT), as_admin_properties())) as cluster:
+        organisations.create(cluster, "acme", Limits())
+        for name in LIBRARIES:  # their topics have these names
+            organisations.change(cluster, "acme", organisations.with_product(name, Limits(), new=True))
+        organisations.change(cluster, "acme", organisations.with_roles("alice", [("*", Role.ADMIN)]))
+    recorder = Recorder()
+    with loaded(secured, recorder, user="acme/alice", password="secret") as cast:
+        on_cluster = admin.list_topics(timeout=30).topics
+        assert {f"acme.{name}" for name in cast.topics} <= on_cluster.keys()
+        await_more(cast.clients)
+        cast.end()
+        read_everything(cast.access, recorder, cast.topics)
+    assert check(recorder.events) == []
+    assert [each for each in recorder.events if isinstance(each, Failed)] == []
+
+
+def as_admin_properties() -> dict[str, str]:
+    login = {"sasl.username": "admin", "sasl.password": PLAIN_USERS["admin"]}
+    return {"security.protocol": SASL_PLAINTEXT, "sasl.mechanism": "PLAIN", **login}

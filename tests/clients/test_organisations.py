@@ -5,6 +5,7 @@ ones. Every answer must be the same as if globex were not there.
 """
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from joserfc.jwk import KeySet
 
 from moldau.broker.table import APIS
 from moldau.client.admin import organisations
@@ -21,6 +25,7 @@ from moldau.client.admin.cluster import Cluster, open_cluster
 from moldau.client.admin.target import Target
 from moldau.security.organisations import Limits, Role
 from moldau.testing import Broker
+from moldau.tools.certs.authority import Authority, write_private
 from moldau.wire.codec import encode
 from moldau.wire.declare import NAME_PATTERN, Name
 from moldau.wire.messages.create_delegation_token import CreateDelegationTokenRequest
@@ -31,10 +36,12 @@ from moldau.wire.messages.list_transactions import ListTransactionsRequest, List
 from moldau.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from moldau.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from moldau.wire.names import renamed
+from support.brokers.processes import free_port
 from support.clients.cli import Run, fail, runner, succeed
 from support.clients.sasl import PLAIN_USERS, SECONDS, as_admin, client_settings, sasl_broker, set_password
 from support.eventually import eventually
 from support.security.clients import Client
+from support.security.logins import KEY, token
 from support.security.matrix import told
 from support.security.matrix_requests import GROUP, ID, TOPIC, requests
 
@@ -278,6 +285,55 @@ def test_a_member_cannot_administer_the_cluster(broker: Broker) -> None:
         described(admin, ConfigResource.Type.BROKER, "1")
     with as_cluster(broker, ALICE) as cluster, pytest.raises(Exception, match="CLUSTER_AUTHORIZATION_FAILED"):
         organisations.list_organisations(cluster)
+
+
+def test_members_by_certificate_and_by_claim(tmp_path: Path) -> None:
+    """The rule for subjects is that of docs/security.md."""
+    authority, keys = Authority(), tmp_path / "jwks.json"
+    ca = write_private(tmp_path / "ca.pem", authority.pem)
+    keystore = write_private(tmp_path / "broker.pem", authority.broker(["127.0.0.1"]).keystore_pem())
+    subject = x509.Name(
+        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Acme"), x509.NameAttribute(NameOID.COMMON_NAME, "Alice")]
+    )
+    own = write_private(tmp_path / "alice.pem", authority.client(subject=subject).keystore_pem())
+    keys.write_text(json.dumps(KeySet([KEY]).as_dict(private=False)))
+    listeners = {name: free_port() for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT")}
+    settings: dict[str, object] = {
+        "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items()),
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.organisation.claim.name": "org",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": keystore,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": ca,
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": r"RULE:^CN=([^,]*),O=([^,]*)$/$2\/$1/L,DEFAULT",
+    }
+    by_certificate = {
+        "bootstrap.servers": f"127.0.0.1:{listeners['SSL']}",
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(ca),
+        **dict.fromkeys(("ssl.certificate.location", "ssl.key.location"), str(own)),
+    }
+    by_claim = {
+        "bootstrap.servers": f"127.0.0.1:{listeners['SASL_PLAINTEXT']}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (token(org="acme", sub="bob"), time.time() + 600),
+    }
+    with Broker(tmp_path / "data", **settings):
+        with open_cluster(Target(f"127.0.0.1:{listeners['PLAINTEXT']}")) as cluster:
+            organisations.create(cluster, "acme", Limits())
+            organisations.change(cluster, "acme", organisations.with_product("shop", Limits(), new=True))
+            organisations.change(cluster, "acme", organisations.with_roles("alice", [("shop", Role.ADMIN)]))
+            organisations.change(cluster, "acme", organisations.with_roles("bob", [("shop", Role.READER)]))
+        alice, bob = AdminClient(by_certificate), AdminClient(by_claim)
+        alice.create_topics([NewTopic("shop.orders", 1, 1)])["shop.orders"].result(SECONDS)
+        bob.poll(0)
+        assert set(bob.list_topics(timeout=SECONDS).topics) == {"shop.orders"}
+        with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+            bob.delete_topics(["shop.orders"])["shop.orders"].result(SECONDS)
 
 
 # ── limits ──

@@ -65,9 +65,10 @@ class Login:
         return self.protocol in (SSL, SASL_SSL)
 
 
-def token(key: ECKey = KEY) -> str:
+def token(key: ECKey = KEY, **others: str) -> str:
+    """`others` are further claims."""
     now = int(time.time())
-    claims = {"sub": "olga", "scope": "all", "iat": now, "exp": now + 600}
+    claims = {"sub": "olga", "scope": "all", "iat": now, "exp": now + 600, **others}
     return jwt.encode({"alg": "ES256", "kid": "one"}, claims, key, algorithms=["ES256"])
 
 

@@ -108,7 +108,7 @@ def describe(context: CommandContext, names: Names = None) -> None:
 def delete(
     context: CommandContext, name: Name, mechanisms: Mechanisms = None, dry_run: DryRun = False, yes: Yes = False
 ) -> None:
-    """Delete a user's credentials. Its quotas and ACLs stay, and its connections until they end."""
+    """Delete a user's credentials. Its quotas, ACLs and roles stay, and its connections until they end."""
     from moldau.client.admin.clients import Admin
     from moldau.client.admin.users import delete_credentials, list_users
 
