@@ -63,8 +63,8 @@ class BrokerLifecycle:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_s
         while (other := self._controller.image.brokers.get(broker.id)) is not None:
-            endpoint = other.endpoints.get(listener_name)
-            if endpoint is None or endpoint == broker.endpoints.get(listener_name):
+            endpoint = other.endpoints.get(listener_name) or next(iter(other.endpoints.values()), None)
+            if endpoint is None or endpoint in broker.endpoints.values():
                 return  # an earlier incarnation: this broker has its port
             answers = await _is_listening(endpoint, self._connect)
             if answers is False:
