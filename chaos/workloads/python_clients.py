@@ -1,6 +1,7 @@
 """aiokafka and kafka-python: idempotent producers, and readers of their records."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -125,7 +126,8 @@ class AiokafkaReader(PythonReader):
                 self.take(await consumer.getmany(timeout_ms=POLL_MS))
             except AiokafkaError as failure:
                 self.missed(failure)
-        await asyncio.wait_for(consumer.stop(), PATIENCE_S)
+        with contextlib.suppress(asyncio.CancelledError):  # of its own task, if it waits to fetch again
+            await asyncio.wait_for(consumer.stop(), PATIENCE_S)
 
 
 class KafkaPythonReader(PythonReader):
