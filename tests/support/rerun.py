@@ -2,12 +2,14 @@
 
     python -m tests.support.rerun tests -n 3
 
-The second run has one process, and starts when the first is over. Tests that fail twice fail the run. So does all that
-is no test's failure: a file that cannot be imported, a process that died, Ctrl-C, more failures than `MOST_FLAKY`.
+The second run has one process, and starts when the first is over. Tests that fail twice fail the run; a test whose
+process died, or was ended because the test was stuck, has failed. So does all that is no test's failure: a file that
+cannot be imported, a run in one process that died, Ctrl-C, more failures than `MOST_FLAKY`.
 """
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +23,8 @@ from pathlib import Path
 from types import FrameType
 
 MOST_FLAKY = 10  # more than these have a common cause
+PLUGINS = "tests.support.repository"
+STUCK_S = os.environ.get("MOLDAU_STUCK_S", "600")  # twice this and a whole run are still less than an hour
 KEPT = Path("build") / "flaky"
 SLOWEST = 10
 PASSED, FAILED = 0, 1  # pytest's exit codes, of which the others are no verdict on tests
@@ -42,14 +46,14 @@ class Run:
 
     @property
     def failed(self) -> list[str]:
-        return [test for test, outcome in self.outcomes.items() if outcome == "failed"]
+        return [test for test, outcome in self.outcomes.items() if outcome in ("failed", "crashed")]
 
     def why_final(self) -> str | None:
         """Why a failed run is not repeated; None if it is."""
         if not self.finished or self.stopped:
             return "pytest stopped before all tests had run"
-        if lost := [test for test, outcome in self.outcomes.items() if outcome in ("crashed", "not collected")]:
-            return f"{self.outcomes[lost[0]]}: {lost[0]}"
+        if lost := [test for test, outcome in self.outcomes.items() if outcome == "not collected"]:
+            return f"not collected: {lost[0]}"
         if len(self.failed) > MOST_FLAKY:
             return f"{len(self.failed)} tests failed, and flaky ones are {MOST_FLAKY} at most"
         return None if self.failed else "pytest failed, but no test did"
@@ -57,8 +61,17 @@ class Run:
 
 def pytest_run(arguments: Sequence[str], outcomes: Path) -> Run:
     """Run pytest in a process of its own, which writes to this terminal."""
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.repository.outcomes", "--outcomes", str(outcomes)]
-    process = subprocess.Popen([*command, *arguments])
+    plugins = [
+        "-p",
+        f"{PLUGINS}.outcomes",
+        "--outcomes",
+        str(outcomes),
+        "-p",
+        f"{PLUGINS}.stuck",
+        "--stuck-after",
+        STUCK_S,
+    ]
+    process = subprocess.Popen([sys.executable, "-m", "pytest", *plugins, *arguments])
 
     def forward(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)

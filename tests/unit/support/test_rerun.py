@@ -125,7 +125,6 @@ def test_skipping_the_second_time_is_no_pass(run_tests: RunTests) -> None:
 @pytest.mark.parametrize(
     ("files", "code", "reason"),
     [
-        ({"dies": "def test_dies(): __import__('os')._exit(0)"}, 1, "The run is not repeated"),
         ({"imports": "import no_such_module"}, None, "no_such_module"),
         ({"interrupted": "def test_interrupted(): raise KeyboardInterrupt"}, None, None),
         ({"none": ""}, 5, "no tests ran"),
@@ -135,7 +134,7 @@ def test_skipping_the_second_time_is_no_pass(run_tests: RunTests) -> None:
             "The run is not repeated: 11 tests failed, and flaky ones are 10 at most.",
         ),
     ],
-    ids=["process dies", "import fails", "interrupted", "no tests", "too many"],
+    ids=["import fails", "interrupted", "no tests", "too many"],
 )
 def test_other_failures_stay_as_they_are(
     run_tests: RunTests, files: dict[str, str], code: int | None, reason: str | None
@@ -145,6 +144,36 @@ def test_other_failures_stay_as_they_are(
     assert reason is None or reason in done.stdout
     assert "once more" not in done.stdout
     assert "flaky: " not in done.stdout
+
+
+def test_a_process_that_dies_has_failed_its_test(run_tests: RunTests) -> None:
+    done = run_tests(2, dies="def test_dies(): __import__('os')._exit(0)", passes=PASSES)
+    assert done.returncode == 1
+    assert "\nfailed twice: test_dies.py::test_dies\n" in done.stdout
+    assert re.match(r"=+ 1 failed, 1 passed in ", last_line(done))
+
+
+STUCK = """
+    import ctypes
+    from pathlib import Path
+
+    def test_a_call_into_c_that_no_signal_ends():
+        seen = Path("seen")
+        first = not seen.exists()
+        seen.touch()
+        ctypes.PyDLL(None).sleep(60 if first or {always} else 0)
+"""
+
+
+@pytest.mark.parametrize("always", [False, True], ids=["once", "always"])
+def test_a_stuck_test_is_ended(run_tests: RunTests, monkeypatch: pytest.MonkeyPatch, always: bool) -> None:
+    monkeypatch.setenv("MOLDAU_STUCK_S", "0.5")
+    done = run_tests(2, stuck=STUCK.format(always=always), passes=PASSES)
+    assert done.returncode == (1 if always else 0), done.stdout
+    assert "in test_a_call_into_c_that_no_signal_ends" in done.stdout, "the stacks of its threads"
+    verdict = "failed twice" if always else "flaky"
+    assert f"\n{verdict}: test_stuck.py::test_a_call_into_c_that_no_signal_ends\n" in done.stdout
+    assert "1 passed" in last_line(done) if always else "2 passed, 1 flaky" in last_line(done)
 
 
 def test_a_process_that_ends_as_if_all_was_well(run_tests: RunTests) -> None:
