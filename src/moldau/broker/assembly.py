@@ -17,8 +17,9 @@ from moldau.broker.coordinators.marker_writer import MarkerWriter
 from moldau.broker.coordinators.transaction_coordinator import TransactionCoordinator
 from moldau.broker.dispatch import Dispatcher
 from moldau.broker.fetch_sessions import FetchSessionCache
-from moldau.broker.organisations.directory import Directory
+from moldau.broker.organisations.directory import Directory, OrganisationReader
 from moldau.broker.organisations.exchange import StorageExchange
+from moldau.broker.organisations.policy import TopicPolicy
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.quotas import ClientQuotas
@@ -117,9 +118,9 @@ def assemble(
 
     client = ControllerClient(controller, peers, config.node_id, lambda *request: dispatcher.serve(*request))
     in_cluster = client if config.zookeeper_connect else None
-    sessions, recently_dead = FetchSessionCache(config.max_incremental_fetch_session_cache_slots), RecentlyDead()
-    topics = TopicCreator(controller, in_cluster, replicas, current)
-    organisations = Directory(image, current, Denials(), client_sessions, lambda: _led_sizes(replicas))
+    sessions, read = FetchSessionCache(config.max_incremental_fetch_session_cache_slots), OrganisationReader()
+    topics = TopicCreator(controller, in_cluster, replicas, current, TopicPolicy(current, read))
+    organisations = Directory(image, current, read, Denials(), client_sessions, lambda: _led_sizes(replicas))
     authorizer = _authorizer(config, image, organisations.denials)
     data = DataContext(running, controller, replicas, sessions, transactions, VerificationQueue(), now, authorizer)
     control = ControlContext(
@@ -130,7 +131,7 @@ def assemble(
         topics,
         replicas,
         peers,
-        recently_dead,
+        RecentlyDead(),
         lambda frame, session: dispatcher.serve_forwarded(frame, session),
         tls_problem,
         DelegationTokens(controller, current, now),

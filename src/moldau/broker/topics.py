@@ -31,8 +31,9 @@ class TopicCreator:
         client: ControllerClient | None,
         replicas: Replicas,
         config: Callable[[], BrokerConfig],
+        policy: TopicPolicy,
     ) -> None:
-        self.policy = TopicPolicy(config)
+        self.policy = policy
         self._controller = controller
         self._client = client
         self._replicas = replicas

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from moldau.base.session import Principal
 
@@ -110,8 +110,8 @@ def to_json(organisation: Organisation) -> str:
     return json.dumps(
         {
             "version": 1,
-            "limits": _plain_limits(organisation.limits),
-            "products": {name: _plain_limits(limits) for name, limits in organisation.products.items()},
+            "limits": plain_limits(organisation.limits),
+            "products": {name: plain_limits(limits) for name, limits in organisation.products.items()},
             "members": {
                 user: {product: role.value for product, role in roles.items()}
                 for user, roles in organisation.members.items()
@@ -133,5 +133,6 @@ def from_json(name: str, text: str) -> Organisation:
         raise MalformedOrganisation(f"organisation {name}: {problem!r}") from problem
 
 
-def _plain_limits(limits: Limits) -> dict[str, Any]:
+def plain_limits(limits: Limits) -> dict[str, int]:
+    """Those that are set, by name."""
     return {name: value for name in Limits.__slots__ if (value := getattr(limits, name)) is not None}

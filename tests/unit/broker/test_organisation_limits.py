@@ -7,7 +7,7 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.session import Principal, SecurityProtocol, Session
-from moldau.broker.organisations.directory import Directory
+from moldau.broker.organisations.directory import Directory, OrganisationReader
 from moldau.broker.organisations.policy import TopicPolicy
 from moldau.broker.organisations.storage import FRESH_S, Storage
 from moldau.broker.organisations.traffic import TrafficTable
@@ -46,7 +46,7 @@ ACME = Organisation(
 
 @pytest.fixture
 def policy() -> TopicPolicy:
-    return TopicPolicy(lambda: CONFIG)
+    return TopicPolicy(lambda: CONFIG, OrganisationReader())
 
 
 def words_of(outcome: object) -> str:
@@ -149,7 +149,7 @@ def session(name: str, protocol: SecurityProtocol = SecurityProtocol.SASL_PLAINT
 def test_members_follow_the_image() -> None:
     alice, admin = session("acme/alice"), session("admin")
     image = image_of(ACME)
-    directory = Directory(lambda: image, lambda: CONFIG, Denials(), list, dict[str, int]().items)
+    directory = Directory(lambda: image, lambda: CONFIG, OrganisationReader(), Denials(), list, dict[str, int]().items)
     directory.follow(None, image)
     member = directory.member(alice)
     assert member is not None
@@ -163,7 +163,7 @@ def test_members_follow_the_image() -> None:
 
 def test_an_unreadable_organisation_gives_no_rights(caplog: pytest.LogCaptureFixture) -> None:
     image = apply(ClusterImage(), DocumentsChanged({path_of("acme"): "{"}))
-    directory = Directory(lambda: image, lambda: CONFIG, Denials(), list, dict[str, int]().items)
+    directory = Directory(lambda: image, lambda: CONFIG, OrganisationReader(), Denials(), list, dict[str, int]().items)
     directory.follow(None, image)
     member = directory.member(session("acme/alice"))
     assert member is not None
@@ -176,7 +176,9 @@ def test_connections_are_limited() -> None:
     image = image_of(acme)
     first, second, third = (session(f"acme/{name}", SecurityProtocol.SSL) for name in "abc")
     open_ = [first, session("admin"), second]
-    directory = Directory(lambda: image, lambda: CONFIG, Denials(), lambda: open_, dict[str, int]().items)
+    directory = Directory(
+        lambda: image, lambda: CONFIG, OrganisationReader(), Denials(), lambda: open_, dict[str, int]().items
+    )
     directory.follow(None, image)
     assert directory.connections("acme") == 2
     assert directory.member(first) is not None

@@ -3,6 +3,8 @@
 Listed for Moldau's own clients only.
 """
 
+from collections.abc import Collection
+
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.call import Call
 from moldau.broker.context import ControlContext
@@ -17,6 +19,7 @@ from moldau.security.organisations import (
     from_json,
     path_of,
     problem_of,
+    product_of,
 )
 from moldau.wire.messages.alter_organisations import (
     AlterOrganisationsRequest,
@@ -49,7 +52,7 @@ def _deciding(asked: OrganisationAlteration) -> Decide:
             return Refusal(WireError.INVALID_UPDATE_VERSION, f"Organisation {asked.name} has changed meanwhile.")
         if before == asked.definition:
             return NOTHING
-        refusal = _in_use(image, asked.name, wanted)
+        refusal = _deleting(image, asked.name) if wanted is None else _dropping(image, _products(before), wanted)
         return refusal or DocumentsChanged({path: asked.definition})
 
     return decide
@@ -69,31 +72,34 @@ def _read(asked: OrganisationAlteration) -> Organisation | Refusal | None:
     return organisation if problem_found is None else _invalid(problem_found)
 
 
-def _in_use(image: ClusterImage, name: str, wanted: Organisation | None) -> Refusal | None:
-    """Why an organisation cannot be deleted, or lose products: what it has would belong to the cluster."""
-    prefix = f"{name}."
-    topics = [topic for topic in image.topics if topic.startswith(prefix)]
-    if wanted is None:
-        of_users = f"{USERS}{segment(f'{name}/')}"
-        users = [path for path in image.documents if path.startswith(of_users)]
-        if topics or users:
-            have = f"it has {len(topics)} topics and {len(users)} users"
-            return Refusal(WireError.POLICY_VIOLATION, f"Organisation {name} cannot be deleted: {have}.")
-        return None
-    for topic in topics:
-        product = topic.removeprefix(prefix).partition(".")[0]
-        if product not in wanted.products and _had(image, name, product):
-            return Refusal(WireError.POLICY_VIOLATION, f"Product {name}/{product} cannot be deleted: it has topics.")
+def _deleting(image: ClusterImage, name: str) -> Refusal | None:
+    """Why an organisation cannot be deleted: what it has would belong to the cluster."""
+    of_users = f"{USERS}{segment(f'{name}/')}"
+    topics = sum(topic.startswith(f"{name}.") for topic in image.topics)
+    users = sum(path.startswith(of_users) for path in image.documents)
+    if topics or users:
+        have = f"it has {topics} topics and {users} users"
+        return Refusal(WireError.POLICY_VIOLATION, f"Organisation {name} cannot be deleted: {have}.")
     return None
 
 
-def _had(image: ClusterImage, name: str, product: str) -> bool:
-    """Whether there is such a product now. Topics of no product may be older than their organisation."""
-    before = image.documents.get(path_of(name))
+def _dropping(image: ClusterImage, before: Collection[str], wanted: Organisation) -> Refusal | None:
+    """Why products cannot be left out that there are now. Topics of no product may be older than their organisation."""
+    dropped = [product for product in before if product not in wanted.products]
+    for topic in image.topics if dropped else ():
+        product = product_of(topic.removeprefix(wanted.prefix))
+        if topic.startswith(wanted.prefix) and product in dropped:
+            message = f"Product {wanted.name}/{product} cannot be deleted: it has topics."
+            return Refusal(WireError.POLICY_VIOLATION, message)
+    return None
+
+
+def _products(definition: str | None) -> Collection[str]:
+    """Of an organisation as it is; none of one that does not exist or cannot be read."""
     try:
-        return before is not None and product in from_json(name, before).products
+        return () if definition is None else from_json("", definition).products
     except MalformedOrganisation:
-        return False
+        return ()
 
 
 def _result(name: str, decision: Change | Refusal) -> OrganisationAlterationResult:

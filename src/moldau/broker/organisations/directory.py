@@ -47,6 +47,19 @@ def read_organisations(documents: Documents) -> dict[str, Organisation]:
     return found
 
 
+class OrganisationReader:
+    """The organisations in documents, read again only if these are other ones than the last time."""
+
+    def __init__(self) -> None:
+        self._documents: Documents = {}
+        self._found: Mapping[str, Organisation] = {}
+
+    def __call__(self, documents: Documents) -> Mapping[str, Organisation]:
+        if documents is not self._documents:
+            self._documents, self._found = documents, read_organisations(documents)
+        return self._found
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """What is known of a session: its member, or that it has none."""
@@ -73,11 +86,13 @@ class Directory:
         self,
         image: Callable[[], ClusterImage],
         config: Callable[[], BrokerConfig],
+        read: OrganisationReader,
         denials: Denials,
         sessions: Callable[[], Iterable[Session]],
         sizes: Callable[[], Iterable[tuple[str, int]]],
     ) -> None:
         self._image = image
+        self._read = read
         self._sessions = sessions
         self.organisations: Mapping[str, Organisation] = {}
         self.traffic = TrafficTable(config)
@@ -88,7 +103,7 @@ class Directory:
     def follow(self, old: ClusterImage | None, new: ClusterImage) -> None:
         if old is not None and old.documents is new.documents:
             return
-        found = read_organisations(new.documents)
+        found = self._read(new.documents)
         if found != self.organisations:
             self.organisations = found
             self._version += 1

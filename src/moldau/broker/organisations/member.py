@@ -27,6 +27,7 @@ class Member:
         "_storage",
         "_traffic",
         "_traffic_by_token",
+        "limited",
         "organisation",
         "rights",
         "to_cluster",
@@ -43,12 +44,13 @@ class Member:
         storage: Storage,
     ) -> None:
         self.organisation = organisation
+        self.limited = organisation.limits_rates
         self.rights = Rights(source, session)
         self.to_cluster = ToCluster(names)
         self.to_organisation = ToOrganisation(names)
         self._names = names
         self._prefix = organisation.prefix.encode()
-        self._storage = storage
+        self._storage = storage if organisation.limits_storage else None
         self._traffic = traffic
         self._traffic_by_token: dict[bytes, Traffic] = {}  # by the cluster's names
 
@@ -64,17 +66,12 @@ class Member:
         """The client id that quotas of the cluster are set for."""
         return f"{self.organisation.prefix}{client_id}"
 
-    @property
-    def limited(self) -> bool:
-        """Whether the rate of the organisation or of one of its products is limited."""
-        return self.organisation.limits_rates
-
     # ── counted by topics ──
 
     def produce(self, topic: bytes, size: int, meter: Meter | None, *, by_id: bool) -> Refusal | None:
         """Count the records of a Produce request for a topic, by the cluster's name or id; or why they are refused."""
         traffic = self._of(topic, by_id=by_id)
-        if self.organisation.limits_storage:
+        if self._storage is not None:
             refusal = self._storage.refusal(self.organisation, traffic.product)
             if refusal is not None:
                 return refusal

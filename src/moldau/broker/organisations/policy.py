@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Final
 
 from moldau.base.errors import Refusal, WireError
-from moldau.broker.organisations.directory import read_organisations
+from moldau.broker.organisations.directory import OrganisationReader
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.changes import TopicCreated
-from moldau.metadata.documents import Documents
 from moldau.metadata.image import ClusterImage
 from moldau.security.organisations import Limits, Organisation, product_of
 
@@ -20,10 +19,9 @@ DAY_MS: Final = 86_400_000
 
 
 class TopicPolicy:
-    def __init__(self, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(self, config: Callable[[], BrokerConfig], read: OrganisationReader) -> None:
         self._config = config
-        self._documents: Documents = {}
-        self._organisations: Mapping[str, Organisation] = {}
+        self._read = read
 
     def creating(self, image: ClusterImage, change: TopicCreated) -> TopicCreated | Refusal:
         """The new topic, with the longest retention that it may have if it names none; or why it cannot be created."""
@@ -80,10 +78,8 @@ class TopicPolicy:
         return self._config().topic_config(config).retention_ms
 
     def _of(self, image: ClusterImage, topic: str) -> Organisation | None:
-        if image.documents is not self._documents:
-            self._documents, self._organisations = image.documents, read_organisations(image.documents)
         name, dot, _ = topic.partition(".")
-        return self._organisations.get(name) if dot else None
+        return self._read(image.documents).get(name) if dot else None
 
 
 def _levels(organisation: Organisation, product: str) -> Iterator[tuple[str, Limits]]:

@@ -104,10 +104,6 @@ def change(
 # ── changes ──
 
 
-def with_limits(limits: Limits) -> Callable[[Organisation], Organisation]:
-    return lambda before: replace(before, limits=limits)
-
-
 def with_product(product: str, limits: Limits, *, new: bool) -> Callable[[Organisation], Organisation]:
     def changed(before: Organisation) -> Organisation:
         if new and product in before.products:

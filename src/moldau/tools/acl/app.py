@@ -17,7 +17,7 @@ from moldau.tools.acl.choices import (
     read_resources,
 )
 from moldau.tools.common.app import App
-from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import misused, note
 from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import counted, print_json, print_table
@@ -107,7 +107,7 @@ def delete(
     host: Host = None,
     operations: Operations = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete the ACLs of resources, a principal or a host."""
     from moldau.client.admin.acls import delete_acls, find_acls

@@ -1,10 +1,13 @@
-"""Confirmation of commands that delete."""
+"""Confirmation of commands that delete, and the option that gives it beforehand."""
 
 import sys
+from typing import Annotated
 
 import typer
 
 from moldau.tools.common.failure import CommandError, misused
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def require_yes(doing: str, question: str) -> None:

@@ -20,6 +20,9 @@ BOOTSTRAP_VARIABLE = "MOLDAU_BOOTSTRAP"
 BOOTSTRAP_PROPERTY = "bootstrap.servers"
 
 
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
+
+
 class Output(StrEnum):
     TABLE = "table"
     JSON = "json"

@@ -20,7 +20,7 @@ from moldau.client.admin.groups import (
 from moldau.client.admin.scope import Scope
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_group
-from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import CommandError, misused, note
 from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import CommandContext, client_command, read_choices
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from moldau.client.admin.group_lag import Progress
 
 app = App(name="group", help="List, describe and delete consumer groups; reset their offsets.", add_completion=False)
-
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @client_command(app, "list")

@@ -1,15 +1,16 @@
 """`moldau org`: create, list, describe, alter and delete organisations, give roles, show what they use."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moldau.security.organisations import ALL_PRODUCTS, Limits
+from moldau.security.organisations import ALL_PRODUCTS, Limits, plain_limits
 from moldau.tools.common.app import App
-from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import CommandError, misused, note
 from moldau.tools.common.hints import suggest
-from moldau.tools.common.options import CommandContext, client_command
+from moldau.tools.common.options import CommandContext, DryRun, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.org.limits import (
     BytesMax,
@@ -19,7 +20,7 @@ from moldau.tools.org.limits import (
     QuotaOut,
     RetentionMax,
     Roles,
-    plain_limits,
+    limit_texts,
     read_limits,
     read_roles,
     show_limits,
@@ -33,8 +34,6 @@ app = App(name="org", help="Create, list, describe, alter and delete organisatio
 
 Name = Annotated[str, typer.Argument(metavar="ORGANISATION", show_default=False)]
 Member = Annotated[str, typer.Argument(metavar="ORGANISATION/USER", show_default=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @client_command(app, "create")
@@ -54,7 +53,7 @@ def create(
     from moldau.client.admin.cluster import open_cluster
 
     limits = read_limits(
-        Limits(), _texts(quota_in, quota_out, retention_max, partitions_max, bytes_max, connections_max)
+        Limits(), limit_texts(quota_in, quota_out, retention_max, partitions_max, bytes_max, connections_max)
     )
     with open_cluster(context.target) as cluster:
         taken = [row.name for row in cluster.metadata().topics if (row.name or "").startswith(f"{name}.")]
@@ -83,14 +82,14 @@ def alter(
     from moldau.client.admin import organisations
     from moldau.client.admin.cluster import open_cluster
 
-    texts = _texts(quota_in, quota_out, retention_max, partitions_max, bytes_max, connections_max)
+    texts = limit_texts(quota_in, quota_out, retention_max, partitions_max, bytes_max, connections_max)
     if not any(texts.values()):
         raise misused("no limit was given", remedy="Add one such as --partitions-max 200")
     with open_cluster(context.target) as cluster:
         after = organisations.change(
             cluster,
             name,
-            lambda before: organisations.with_limits(read_limits(before.limits, texts))(before),
+            lambda before: replace(before, limits=read_limits(before.limits, texts)),
             validate_only=dry_run,
         )
     done = "Valid" if dry_run else "Changed"
@@ -195,24 +194,6 @@ def delete(context: CommandContext, name: Name, dry_run: DryRun = False, yes: Ye
         organisations.delete(cluster, name, validate_only=dry_run)
     done = "Would delete" if dry_run else "Deleted"
     _tell(context, name, done.lower(), f"{done} organisation {name}.")
-
-
-def _texts(
-    quota_in: str | None,
-    quota_out: str | None,
-    retention_max: str | None,
-    partitions_max: str | None,
-    bytes_max: str | None,
-    connections_max: str | None,
-) -> dict[str, str | None]:
-    return {
-        "bytes_in": quota_in,
-        "bytes_out": quota_out,
-        "retention_ms": retention_max,
-        "partitions": partitions_max,
-        "bytes_stored": bytes_max,
-        "connections": connections_max,
-    }
 
 
 def _plain(found: "Organisation") -> dict[str, object]:

@@ -1,12 +1,12 @@
 """Options for limits and roles, shared by `moldau org`, `moldau product` and `moldau user create`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from moldau.security.organisations import ALL_PRODUCTS, Limits, Role
+from moldau.security.organisations import ALL_PRODUCTS, Limits, Role, plain_limits
 from moldau.tools.common.failure import misused
 from moldau.tools.common.formats import read_size, read_span
 
@@ -24,6 +24,25 @@ Roles = Annotated[
     list[str] | None,
     typer.Option("--role", metavar="[PRODUCT:]ROLE", help="reader, writer or admin, of a product or of all."),
 ]
+
+
+def limit_texts(
+    quota_in: str | None,
+    quota_out: str | None,
+    retention_max: str | None,
+    partitions_max: str | None,
+    bytes_max: str | None,
+    connections_max: str | None = None,
+) -> dict[str, str | None]:
+    """The options by the names of the fields of `Limits`; None for one that was not given."""
+    return {
+        "bytes_in": quota_in,
+        "bytes_out": quota_out,
+        "retention_ms": retention_max,
+        "partitions": partitions_max,
+        "bytes_stored": bytes_max,
+        "connections": connections_max,
+    }
 
 
 def read_limits(before: Limits, texts: Mapping[str, str | None]) -> Limits:
@@ -64,12 +83,7 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str], int], str]] = {
 
 def show_limits(limits: Limits) -> str:
     """`partitions 200, bytes_in 10000000`, or a dash."""
-    named = [f"{each.name} {value}" for each in fields(limits) if (value := getattr(limits, each.name)) is not None]
-    return ", ".join(named) or "-"
-
-
-def plain_limits(limits: Limits) -> dict[str, int]:
-    return {each.name: value for each in fields(limits) if (value := getattr(limits, each.name)) is not None}
+    return ", ".join(f"{name} {value}" for name, value in plain_limits(limits).items()) or "-"
 
 
 def read_roles(texts: list[str] | None, default: Role | None = None) -> dict[str, Role]:

@@ -11,7 +11,7 @@ from moldau.base.ids import TopicPartition
 from moldau.client.admin.scope import HIGHEST_PARTITION, Scope, is_number
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic
-from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import CommandError, misused, note
 from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
@@ -142,7 +142,7 @@ def elect(
         bool,
         typer.Option("--unclean", help="Elect any replica where no in-sync one is left: records may be lost."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Elect preferred leaders; or with --unclean any replica where no in-sync one is left."""
     scopes = [read_scope(text, "--topic") for text in topics or ()]

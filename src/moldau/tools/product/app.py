@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from moldau.security.organisations import Limits
+from moldau.security.organisations import Limits, plain_limits
 from moldau.tools.common.app import App
-from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import misused, note
 from moldau.tools.common.hints import suggest
-from moldau.tools.common.options import CommandContext, client_command
+from moldau.tools.common.options import CommandContext, DryRun, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.org.limits import (
     BytesMax,
@@ -17,7 +17,7 @@ from moldau.tools.org.limits import (
     QuotaIn,
     QuotaOut,
     RetentionMax,
-    plain_limits,
+    limit_texts,
     read_limits,
     show_limits,
 )
@@ -25,8 +25,6 @@ from moldau.tools.org.limits import (
 app = App(name="product", help="Create, list, alter and delete products: what an organisation's topics belong to.")
 
 Name = Annotated[str, typer.Argument(metavar="ORGANISATION/PRODUCT", show_default=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @client_command(app, "create")
@@ -40,7 +38,7 @@ def create(
     bytes_max: BytesMax = None,
 ) -> None:
     """Create a product. Its topics begin with its name and a dot."""
-    texts = _texts(quota_in, quota_out, retention_max, partitions_max, bytes_max)
+    texts = limit_texts(quota_in, quota_out, retention_max, partitions_max, bytes_max)
     limits = _put(context, name, texts, new=True, dry_run=False)
     product = name.partition("/")[2]
     if context.json:
@@ -61,7 +59,7 @@ def alter(
     dry_run: DryRun = False,
 ) -> None:
     """Change limits of a product; `none` removes one."""
-    texts = _texts(quota_in, quota_out, retention_max, partitions_max, bytes_max)
+    texts = limit_texts(quota_in, quota_out, retention_max, partitions_max, bytes_max)
     if not any(texts.values()):
         raise misused("no limit was given", remedy="Add one such as --partitions-max 200")
     limits = _put(context, name, texts, new=False, dry_run=dry_run)
@@ -129,19 +127,3 @@ def _put(context: CommandContext, name: str, texts: dict[str, str | None], *, ne
 
     with open_cluster(context.target) as cluster:
         return organisations.change(cluster, organisation, changed, validate_only=dry_run).products[product]
-
-
-def _texts(
-    quota_in: str | None,
-    quota_out: str | None,
-    retention_max: str | None,
-    partitions_max: str | None,
-    bytes_max: str | None,
-) -> dict[str, str | None]:
-    return {
-        "bytes_in": quota_in,
-        "bytes_out": quota_out,
-        "retention_ms": retention_max,
-        "partitions": partitions_max,
-        "bytes_stored": bytes_max,
-    }

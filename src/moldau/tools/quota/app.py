@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moldau.tools.common.app import App
-from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import misused, note, split_pair
 from moldau.tools.common.formats import read_size
-from moldau.tools.common.options import CommandContext, client_command
+from moldau.tools.common.options import CommandContext, DryRun, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
 
 if TYPE_CHECKING:  # at run time where they are used: they load all messages of the protocol
@@ -32,7 +32,6 @@ ClientId = Annotated[str | None, typer.Option("--client-id", metavar="ID", help=
 ClientDefault = Annotated[bool, typer.Option("--client-default", help="Of every client id without one.")]
 Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="Of this address.")]
 IpDefault = Annotated[bool, typer.Option("--ip-default", help="Of every address without one.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
 
 
 @client_command(app, "list")
@@ -115,7 +114,7 @@ def delete(
     ip: Ip = None,
     ip_default: IpDefault = False,
     dry_run: DryRun = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete quotas of an entity: then a less specific one holds, or none."""
     from moldau.client.admin.cluster import open_cluster

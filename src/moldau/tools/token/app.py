@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moldau.tools.common.app import App
-from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import misused, note
 from moldau.tools.common.formats import read_span
 from moldau.tools.common.hints import suggest
@@ -92,7 +92,7 @@ def expire(
     context: CommandContext,
     token_id: TokenId,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look for the token; change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a token now. Its connections end with their sessions."""
     from moldau.client.admin.cluster import open_cluster

@@ -21,7 +21,7 @@ from moldau.client.admin.topics import (
 from moldau.client.admin.topics import list_topics as topic_names
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic
-from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import CommandError, misused, note, split_pair
 from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import CommandContext, client_command
@@ -174,7 +174,7 @@ def alter(
 def delete(
     context: CommandContext,
     names: Annotated[list[str], typer.Argument(metavar="TOPIC…", autocompletion=complete_topic, show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete topics with all their records."""
     wanted = list(dict.fromkeys(names))

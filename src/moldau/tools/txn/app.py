@@ -9,7 +9,7 @@ from moldau.base.ids import TopicPartition
 from moldau.client.admin.errors import NoSuchTransactionalId
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic, complete_transactional_id
-from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import misused, note
 from moldau.tools.common.formats import read_span
 from moldau.tools.common.hints import suggest
@@ -273,7 +273,7 @@ def abort(
         int | None,
         typer.Option("--coordinator-epoch", metavar="N", min=-1, max=2**31 - 1, help="With --producer-id."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Abort a transaction: one that hangs in a partition, or that of a transactional id.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from moldau.tools.common.app import App
-from moldau.tools.common.confirm import require_yes
+from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import CommandError, misused, note
 from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import CommandContext, client_command, read_choices
@@ -32,7 +32,6 @@ Directory = Annotated[
     Path | None,
     typer.Option("--dir", metavar="DATA", help="Write into the data directory of a broker that has never run."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")]
 
 
