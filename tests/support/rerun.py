@@ -24,7 +24,9 @@ from types import FrameType
 
 MOST_FLAKY = 10  # more than these have a common cause
 PLUGINS = "tests.support.repository"
-STUCK_S = os.environ.get("MOLDAU_STUCK_S", "600")  # twice this and a whole run are still less than an hour
+# Both and a whole run are still less than an hour.
+STUCK_S = os.environ.get("MOLDAU_STUCK_S", "600")
+SILENT_S = os.environ.get("MOLDAU_SILENT_S", "1200")
 KEPT = Path("build") / "flaky"
 SLOWEST = 10
 PASSED, FAILED = 0, 1  # pytest's exit codes, of which the others are no verdict on tests
@@ -61,17 +63,9 @@ class Run:
 
 def pytest_run(arguments: Sequence[str], outcomes: Path) -> Run:
     """Run pytest in a process of its own, which writes to this terminal."""
-    plugins = [
-        "-p",
-        f"{PLUGINS}.outcomes",
-        "--outcomes",
-        str(outcomes),
-        "-p",
-        f"{PLUGINS}.stuck",
-        "--stuck-after",
-        STUCK_S,
-    ]
-    process = subprocess.Popen([sys.executable, "-m", "pytest", *plugins, *arguments])
+    told = ["-p", f"{PLUGINS}.outcomes", "--outcomes", str(outcomes)]
+    watched = ["-p", f"{PLUGINS}.stuck", "--stuck-after", STUCK_S, "--silent-after", SILENT_S]
+    process = subprocess.Popen([sys.executable, "-m", "pytest", *told, *watched, *arguments])
 
     def forward(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)

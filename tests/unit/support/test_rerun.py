@@ -176,6 +176,15 @@ def test_a_stuck_test_is_ended(run_tests: RunTests, monkeypatch: pytest.MonkeyPa
     assert "1 passed" in last_line(done) if always else "2 passed, 1 flaky" in last_line(done)
 
 
+def test_a_run_without_reports_is_ended(run_tests: RunTests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOLDAU_SILENT_S", "1")
+    (tmp_path / "conftest.py").write_text("def pytest_sessionfinish(session): __import__('time').sleep(60)")
+    done = run_tests(2, passes=PASSES)
+    assert done.returncode == 1
+    assert "No test ended for 1 s. Begun: none." in done.stdout
+    assert "The run is not repeated: pytest stopped before all tests had run." in done.stdout
+
+
 def test_a_process_that_ends_as_if_all_was_well(run_tests: RunTests) -> None:
     done = run_tests(dies="def test_dies(): __import__('os')._exit(0)")
     assert done.returncode == 1
