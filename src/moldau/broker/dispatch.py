@@ -159,9 +159,17 @@ class Dispatcher:
         self.organisations: Directory | None = None  # None: there are none
 
     def __call__(self, connection: Connection, frame: memoryview) -> Handled:
-        """Handle one request. An unexpected error is logged here, and closes the connection."""
+        """Handle one request."""
+        return self._handle_frame(connection, frame, login=False)
+
+    def log_in(self, connection: Connection, frame: memoryview) -> Handled:
+        """Handle one request of a login: nobody's rights, quotas and organisation are known yet."""
+        return self._handle_frame(connection, frame, login=True)
+
+    def _handle_frame(self, connection: Connection, frame: memoryview, *, login: bool) -> Handled:
+        """An unexpected error is logged here, and closes the connection."""
         try:
-            return self._dispatch(connection, frame)
+            return self._dispatch_login(connection, frame) if login else self._dispatch(connection, frame)
         except MalformedMessage as problem:
             raise BadRequest(f"malformed request ({_describe(frame)}): {problem}") from None
         except BadRequest:
@@ -171,6 +179,11 @@ class Dispatcher:
                 "Request failed (%s) from %s; closing the connection", _describe(frame), connection.session.peer
             )
             raise BadRequest("an internal error") from None
+
+    def _dispatch_login(self, connection: Connection, frame: memoryview) -> Handled:
+        api, request, call = self._read_cold(connection.session, frame)
+        assert api.handler is not None
+        return self._reply(api, api.handler(self._context_of(api), request, call), call)
 
     def _dispatch(self, connection: Connection, frame: memoryview) -> Handled:
         if len(frame) < PREFIX_AND_LENGTH_SIZE:
@@ -205,28 +218,33 @@ class Dispatcher:
         return reply
 
     def _dispatch_cold(self, connection: Connection, frame: memoryview) -> Handled:
+        api, request, call = self._read_cold(connection.session, frame)
+        if request is None:
+            return self._answer(api, None, call)
+        self._identify(call, call.session.client_id)
+        handled = self._serve_cold(connection, api, request, frame, call)
+        if self.audit is None or api.audited is None:
+            return handled
+        return self.audit.observe(api.messages, api.audited, request, call, handled)
+
+    def _read_cold(self, session: Session, frame: memoryview) -> tuple[Api, object, Call]:
+        """The request of a frame, with its API and call. None: ApiVersions of an unknown version (KIP-511)."""
         key, version, correlation_id = read_request_prefix(frame)
         api = self._apis.get(key)
         if api is None:
             raise BadRequest(f"API key {key} is not supported")
-        session = connection.session
         messages = api.messages
         if not messages.lowest <= version <= messages.highest:
             if key != API_VERSIONS:
                 raise BadRequest(f"{messages.name} version {version} is not supported")
-            return self._answer(api, None, Call(session, FALLBACK_VERSION, correlation_id))
+            return api, None, Call(session, FALLBACK_VERSION, correlation_id)
         header, at = read_request_header(frame)
         if len(frame) > COLD_REQUEST_AT_MOST:
             raise BadRequest(
                 f"{messages.name} request of {len(frame)} bytes is over the limit of {COLD_REQUEST_AT_MOST}"
             )
-        request: object = decode(messages.request, version, frame, at, exact=False)
-        call = Call(session, version, correlation_id)
-        self._identify(call, header.client_id)
-        handled = self._serve_cold(connection, api, request, frame, call)
-        if self.audit is None or api.audited is None:
-            return handled
-        return self.audit.observe(messages, api.audited, request, call, handled)
+        session.client_id = header.client_id
+        return api, decode(messages.request, version, frame, at, exact=False), Call(session, version, correlation_id)
 
     def _serve_cold(self, connection: Connection, api: Api, request: object, frame: memoryview, call: Call) -> Handled:
         session, messages = call.session, api.messages
@@ -262,7 +280,9 @@ class Dispatcher:
             call.meter = unlimited_meter(connection)
 
     def _answer(self, api: Api, request: object, call: Call) -> Handled:
-        response = self._handle(api, request, call)
+        return self._reply(api, self._handle(api, request, call), call)
+
+    def _reply(self, api: Api, response: Served, call: Call) -> Handled:
         if inspect.iscoroutine(response):
             return self._answer_later(api, response, call)
         if isinstance(response, Later):

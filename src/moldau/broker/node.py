@@ -362,7 +362,7 @@ class Node:
             self._assembly.audit.writer.start()
         self._resuming = asyncio.get_running_loop().create_task(self._replicas.resume_moves())
         dispatcher = self._assembly.dispatcher
-        self._listeners.start(dispatcher, self._assembly.sasl.gates(dispatcher))
+        self._listeners.start(dispatcher, self._assembly.sasl.gates(dispatcher.log_in, dispatcher))
         self._scheduler = Scheduler(self._periodic_tasks(), self._clock)
         self._compactor.start()
 

@@ -19,6 +19,7 @@ MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16_384  # as Kafka accepts them for new c
 DEFAULT_ITERATIONS: Final = 8192  # of our own commands
 
 _GS2 = re.compile(r"[ny],(?:a=(?P<authorization>[^,]*))?,")
+_ESCAPE = re.compile("=.{0,2}")
 _ESCAPES = {"=2C": ",", "=3D": "="}
 _PRINTABLE = re.compile(r"[\x21-\x2b\x2d-\x7e]+")  # a nonce: no comma, no space
 
@@ -186,11 +187,11 @@ class ScramExchange:
 
     def _finish(self, text: str) -> Outcome:
         without_proof, found, proof_text = text.rpartition(",p=")
-        said = attributes(without_proof)
-        binding = base64.b64encode(self._first.gs2.encode()).decode()
-        if not found or not without_proof.startswith(f"c={binding},r="):
+        binding = f"c={base64.b64encode(self._first.gs2.encode()).decode()},r="
+        if not found or not without_proof.startswith(binding):
             return Failed("malformed SCRAM client-final message")
-        if not hmac.compare_digest(said["r"].encode(), f"{self._first.nonce}{self._nonce}".encode()):
+        nonce, _, _ = without_proof[len(binding) :].partition(",")  # extensions may follow
+        if not hmac.compare_digest(nonce.encode(), f"{self._first.nonce}{self._nonce}".encode()):
             return Failed("invalid nonce in the SCRAM client-final message")
         credential, digest = self._credential, self._digest
         proof = _decode(proof_text)
@@ -198,7 +199,7 @@ class ScramExchange:
             return Failed("malformed proof in the SCRAM client-final message")
         proven = f"{self._first.bare},{self._challenge},{without_proof}".encode()
         signature = hmac.digest(credential.stored_key, proven, digest)
-        client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
+        client_key = (int.from_bytes(proof) ^ int.from_bytes(signature)).to_bytes(len(signature))
         right = hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key)
         if not (right and self._known):
             return Failed("invalid credentials", user=self._known)
@@ -230,10 +231,13 @@ def _read_first(text: str) -> _ClientFirst | Failed:
 
 def read_name(text: str) -> str | None:
     """A saslname without its escapes; None if it has a wrong one, or a comma."""
-    escapes = re.findall(r"=.{0,2}", text)
-    if "," in text or any(each not in _ESCAPES for each in escapes):
+    if "," in text:
         return None
-    return re.sub(r"=2C|=3D", lambda escape: _ESCAPES[escape[0]], text)
+    if "=" not in text:
+        return text
+    if any(each not in _ESCAPES for each in _ESCAPE.findall(text)):
+        return None
+    return _ESCAPE.sub(lambda escape: _ESCAPES[escape[0]], text)
 
 
 def attributes(text: str) -> dict[str, str]:

@@ -5,11 +5,13 @@ The same document holds the user's quotas: keys that are not of a SCRAM mechanis
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from moldau.security.scram import SCRAM, Credential, read_credential
 
 VERSION: Final = 1
+REMEMBERED_DOCUMENTS: Final = 1_000  # whose credentials need not be read again at the next login
 
 
 def read_config(text: str | None) -> dict[str, str]:
@@ -26,7 +28,8 @@ def read_config(text: str | None) -> dict[str, str]:
     return {name: value for name, value in config.items() if isinstance(name, str) and isinstance(value, str)}
 
 
-def credentials(text: str | None) -> dict[str, Credential]:
+@lru_cache(REMEMBERED_DOCUMENTS)
+def credentials(text: str | None) -> Mapping[str, Credential]:
     """The user's credentials by mechanism."""
     config = read_config(text)
     found = {name: read_credential(config[name]) for name in SCRAM if name in config}

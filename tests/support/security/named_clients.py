@@ -50,6 +50,7 @@ def serving(directory: Path, *names: str, **settings: str) -> Iterator[dict[str,
     def assembled(*arguments: Any, **others: Any) -> assembly.Assembly:
         made = assembly.assemble(*arguments, **others)
         named: Any = _by_listener(made.dispatcher)
+        named.log_in = made.dispatcher.log_in
         return dataclasses.replace(made, dispatcher=named)
 
     async def run() -> None:

@@ -7,6 +7,8 @@ from moldau.base.session import ANONYMOUS, Session
 from moldau.broker.call import Call
 from moldau.broker.context import Contexts
 from moldau.broker.dispatch import Dispatcher, coordinator, hot
+from moldau.broker.quotas import ClientQuotas
+from moldau.broker.settings import load
 from moldau.broker.table import APIS
 from moldau.metadata.image import ClusterImage
 from moldau.wire.codec import encode
@@ -15,6 +17,7 @@ from moldau.wire.messages.api_versions import ApiVersionsRequest
 from moldau.wire.messages.registry import BY_KEY
 
 PRODUCE, HEARTBEAT, API_VERSIONS = 0, 12, 18
+BODY = b"\0\1g\0\0\0\0\0\1m"  # of a Heartbeat
 
 
 class Recorder:
@@ -30,7 +33,7 @@ class Recorder:
         ]
         control: Any = SimpleNamespace(served=[], image=ClusterImage())
         unused: Any = None
-        self._dispatcher = Dispatcher(Contexts(unused, control, unused, None), rows)
+        self.dispatcher = Dispatcher(Contexts(unused, control, unused, None), rows)
 
     def hot(self, ctx: object, frame: memoryview, at: int, call: Call) -> bytes:
         self.calls.append(call)
@@ -41,9 +44,17 @@ class Recorder:
         return b""
 
     def send(self, key: int, version: int, body: bytes, client_id: str | None) -> Any:
-        frame = pack_request_header(key, version, 7, client_id) + body
-        connection: Any = SimpleNamespace(session=self.session)
-        return self._dispatcher(connection, memoryview(frame))
+        return self.dispatcher(self._connection(), _frame(key, version, body, client_id))
+
+    def log_in(self, key: int, version: int, body: bytes, client_id: str | None) -> Any:
+        return self.dispatcher.log_in(self._connection(), _frame(key, version, body, client_id))
+
+    def _connection(self) -> Any:
+        return SimpleNamespace(session=self.session)
+
+
+def _frame(key: int, version: int, body: bytes, client_id: str | None) -> memoryview:
+    return memoryview(pack_request_header(key, version, 7, client_id) + body)
 
 
 def test_a_hot_handler_gets_the_session_the_version_and_the_correlation_id() -> None:
@@ -58,12 +69,24 @@ def test_a_hot_handler_gets_the_session_the_version_and_the_correlation_id() -> 
 
 def test_a_cold_handler_gets_the_same() -> None:
     broker = Recorder()
-    heartbeat = b"\0\1g\0\0\0\0\0\1m"
-    broker.send(HEARTBEAT, 0, heartbeat, "consumer-1")
-    broker.send(HEARTBEAT, 0, heartbeat, None)
+    broker.send(HEARTBEAT, 0, BODY, "consumer-1")
+    broker.send(HEARTBEAT, 0, BODY, None)
     assert [call.session is broker.session for call in broker.calls] == [True, True]
     assert broker.session.client_id is None
     assert broker.calls[0].caller()[1:] == (0, "", "/10.0.0.1")
+
+
+def test_a_login_counts_against_no_quota() -> None:
+    """As in Apache Kafka: who the client is shows at its end."""
+    broker = Recorder()
+    config, _ = load({})
+    quotas = ClientQuotas(lambda: config)
+    quotas.follow(None, ClusterImage(documents={"/config/clients/app": '{"config":{"request_percentage":"1"}}'}))
+    broker.dispatcher.quotas = quotas
+    broker.send(HEARTBEAT, 0, BODY, "app")
+    broker.log_in(HEARTBEAT, 0, BODY, "app")
+    assert [call.meter is None for call in broker.calls] == [False, True]
+    assert broker.session.client_id == "app"
 
 
 def test_api_versions_names_the_client_software() -> None:

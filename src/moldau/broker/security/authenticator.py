@@ -54,6 +54,7 @@ class State(Enum):
 ADMITTED: Final = {
     State.START: {API_VERSIONS, HANDSHAKE},
     State.TOKENS: {AUTHENTICATE},
+    State.DONE: set[int](),  # `admitted` is the handler
     State.EXPIRED: {HANDSHAKE},
     State.FAILED: set[int](),
 }
@@ -71,6 +72,7 @@ class SaslGate:
         settings: Callable[[], SaslListener],
         new_exchange: NewExchange,
         pool_of: Callable[[str], WorkPool],
+        login: FrameHandler,
         admitted: FrameHandler,
         now: Callable[[], int],
         refusal: Callable[[Principal], str | None],
@@ -80,7 +82,8 @@ class SaslGate:
         self.settings = settings
         self.new_exchange = new_exchange
         self.pool_of = pool_of  # by mechanism
-        self.admitted = admitted
+        self.login = login  # serves the requests of a login
+        self.admitted = admitted  # serves a connection that is authenticated
         self.now = now
         self.on_failed = on_failed  # called for each failed login
 
@@ -99,9 +102,9 @@ class SaslGate:
             return authenticator.take_raw(bytes(frame))
         key = read_request_prefix(frame)[0]
         state = authenticator.state
-        if state is not State.DONE and key not in ADMITTED[state]:
+        if key not in ADMITTED[state]:
             raise BadRequest(f"unexpected request with API key {key}: the connection is {state.value}")
-        return self.admitted(connection, frame)
+        return self.login(connection, frame)
 
 
 class Authenticator:

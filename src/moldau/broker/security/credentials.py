@@ -2,7 +2,7 @@
 
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from moldau.metadata.documents import segment
@@ -36,17 +36,21 @@ class Credentials:
         self._now = now
         self._token_secret = token_secret
         self._decoy_key = secrets.token_bytes(32)  # a salt that is the same for the same name, until the next start
+        self.scram: Final = {name: self._users_of(mechanism) for name, mechanism in SCRAM.items()}
 
-    def scram(self, mechanism: Mechanism) -> ScramUsers:
+    def _users_of(self, mechanism: Mechanism) -> ScramUsers:
         return ScramUsers(
-            find=lambda user: credentials(self._image().documents.get(user_path(user))).get(mechanism.name),
+            find=lambda user: self._stored(user).get(mechanism.name),
             find_token=self.find_token_login,
             decoy=lambda user: self.decoy(mechanism, user),
         )
 
+    def _stored(self, user: str) -> Mapping[str, Credential]:
+        return credentials(self._image().documents.get(user_path(user)))
+
     def verifiers(self, user: str, listed: str | None) -> tuple[Verifier, ...]:
         """What verifies a password of PLAIN: the user's stored credentials, and the password in the JAAS string."""
-        stored = credentials(self._image().documents.get(user_path(user)))
+        stored = self._stored(user)
         found: list[Verifier] = [Hashed(SCRAM[name].digest, credential) for name, credential in stored.items()]
         if listed is not None:
             found.append(Listed(listed.encode(), self.plain_decoy(user)))

@@ -42,13 +42,14 @@ class SaslServer:
         self._verifiers: dict[OAuthSettings, TokenVerifier] = {}
         self._read: tuple[BrokerConfig, dict[str, SaslListener]] | None = None
 
-    def gates(self, admitted: FrameHandler) -> dict[str, SaslGate]:
-        """The gates by listener; authenticated connections go on to `admitted`."""
+    def gates(self, login: FrameHandler, admitted: FrameHandler) -> dict[str, SaslGate]:
+        """The gates by listener. `login` serves requests until a connection is authenticated, then `admitted` does."""
         return {
             name: SaslGate(
                 partial(self._settings, name),
                 partial(self._new_exchange, name),
                 self._pool_of,
+                login,
                 admitted,
                 self._now,
                 self._refusal,
@@ -66,7 +67,7 @@ class SaslServer:
     def _new_exchange(self, listener: str, mechanism: str, nonce: str) -> Exchange:
         credentials = self.credentials
         if mechanism in SCRAM:
-            return ScramExchange(SCRAM[mechanism], credentials.scram(SCRAM[mechanism]), nonce)
+            return ScramExchange(SCRAM[mechanism], credentials.scram[mechanism], nonce)
         settings = self._settings(listener)
         if mechanism == OAUTHBEARER:
             assert settings.oauth is not None
