@@ -1,6 +1,7 @@
 """ACLs as users meet them: librdkafka's clients and the real commands, against a broker with an authorizer."""
 
 import json
+import re
 import subprocess
 import sys
 import uuid
@@ -21,6 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from moldau.security import acls
 from support.brokers.processes import StartBroker
 from support.kafka import jvm
 from support.security.named_clients import serving
@@ -151,18 +153,82 @@ class TestClients:
 
 
 @pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")
-def test_kafkas_own_command(addresses: dict[str, str], topic: str) -> None:
-    def kafka_acls(*words: str) -> str:
-        tool = jvm.run("org.apache.kafka.tools.AclCommand", "--bootstrap-server", addresses["admin"], *words)
-        assert tool.returncode == 0, tool.stderr
-        return tool.stdout
+class TestKafkasCommand:
+    """kafka-acls on Moldau, and beside `moldau acl`."""
 
-    right = ("--allow-principal", "User:alice", "--producer", "--topic", topic)
-    kafka_acls("--add", *right)
-    assert produce(addresses, topic) == ""
-    assert "operation=WRITE, permissionType=ALLOW" in kafka_acls("--list", "--topic", topic)
-    kafka_acls("--remove", "--force", *right)
-    assert "WRITE" not in kafka_acls("--list", "--topic", topic)
+    def test_it_creates_lists_and_deletes(self, addresses: dict[str, str], topic: str) -> None:
+        right = ("--allow-principal", "User:alice", "--producer", "--topic", topic)
+        kafka_acls(addresses, "--add", *right)
+        assert produce(addresses, topic) == ""
+        assert "operation=WRITE, permissionType=ALLOW" in kafka_acls(addresses, "--list", "--topic", topic)
+        kafka_acls(addresses, "--remove", "--force", *right)
+        assert "WRITE" not in kafka_acls(addresses, "--list", "--topic", topic)
+
+    @pytest.mark.parametrize(
+        ("resource", "operations"),
+        [
+            (("--user-principal", "User:carol"), ("CreateTokens", "DescribeTokens")),
+            (("--user-principal", "User:team-", "--resource-pattern-type", "prefixed"), ("All",)),
+            (("--delegation-token", "*"), ("Describe",)),
+        ],
+    )
+    def test_ours_creates_and_finds_the_same(
+        self, moldau: Command, addresses: dict[str, str], resource: tuple[str, ...], operations: tuple[str, ...]
+    ) -> None:
+        """ACLs of users and delegation tokens."""
+        asked = [word for operation in operations for word in ("--operation", operation)]
+        right = ("--allow-principal", "User:bob", *asked, *resource)
+        created = moldau("acl", "create", *right)
+        assert created.returncode == 0, created.stderr
+        ours, ours_listed = seen_by_both(moldau, addresses, *resource)
+        assert [row["operation"] for row in ours_listed] == list(operations)
+        moldau("acl", "delete", "--yes", *resource)
+        kafka_acls(addresses, "--add", *right)
+        theirs, theirs_listed = seen_by_both(moldau, addresses, *resource)
+        assert (theirs, theirs_listed) == (ours, ours_listed)
+        kafka_acls(addresses, "--remove", "--force", *right)
+        assert seen_by_both(moldau, addresses, *resource) == ([], [])
+
+    @pytest.mark.parametrize(
+        ("kind", "words"),
+        [
+            (acls.ResourceType.TOPIC, ("--topic", "t", "--operation", "ClusterAction")),
+            (acls.ResourceType.GROUP, ("--group", "g", "--operation", "ClusterAction")),
+            (acls.ResourceType.CLUSTER, ("--cluster", "--operation", "Read")),
+            (acls.ResourceType.TRANSACTIONAL_ID, ("--transactional-id", "i", "--operation", "ClusterAction")),
+            (acls.ResourceType.USER, ("--user-principal", "User:u", "--operation", "Read")),
+            (acls.ResourceType.DELEGATION_TOKEN, ("--delegation-token", "d", "--operation", "Read")),
+        ],
+    )
+    def test_it_knows_the_operations_that_we_know(
+        self, addresses: dict[str, str], kind: acls.ResourceType, words: tuple[str, ...]
+    ) -> None:
+        refused = jvm.run(ACL_COMMAND, *at(addresses), "--add", "--allow-principal", "User:bob", *words)
+        assert refused.returncode != 0
+        found = re.search(r"only supports operations (.*)", refused.stdout + refused.stderr)
+        assert found, refused
+        assert set(re.findall(r"\w+", found[1])) == {"ALL", *(each.name for each in acls.SUPPORTED[kind])}
+
+
+ACL_COMMAND = "org.apache.kafka.tools.AclCommand"
+
+
+def at(addresses: dict[str, str]) -> tuple[str, str]:
+    return "--bootstrap-server", addresses["admin"]
+
+
+def kafka_acls(addresses: dict[str, str], *words: str) -> str:
+    tool = jvm.run(ACL_COMMAND, *at(addresses), *words)
+    assert tool.returncode == 0, tool.stderr
+    return tool.stdout
+
+
+def seen_by_both(moldau: Command, addresses: dict[str, str], *resource: str) -> tuple[list[str], list[dict[str, str]]]:
+    """The ACLs of a resource as kafka-acls and as `moldau acl` list them."""
+    theirs = kafka_acls(addresses, "--list", *resource)
+    ours = moldau("acl", "list", *resource, "-o", "json")
+    assert ours.returncode == 0, ours.stderr
+    return sorted(re.findall(r"resourceType=\w+|\(principal=.*?\)", theirs)), json.loads(ours.stdout)
 
 
 def test_acls_survive_a_restart(tmp_path: Path) -> None:
@@ -180,6 +246,13 @@ def test_without_an_authorizer_there_are_no_acls(start_broker: StartBroker) -> N
     (future,) = client.create_acls([acl(ResourceType.TOPIC, "t", AclOperation.READ)]).values()
     with pytest.raises(KafkaException, match="SECURITY_DISABLED"):
         future.result(WAIT_S)
+
+
+def may_with_tokens(moldau: Command) -> list[str]:
+    """What bob may do with all delegation tokens, and for all users."""
+    found = moldau("security", "check", "--principal", "User:bob", "-o", "json")
+    rows = {row["resource"]: row["may"] for row in json.loads(found.stdout) if "*" in row["names"]}
+    return [", ".join(rows[kind]) or "nothing" for kind in ("DelegationToken", "User")]
 
 
 class TestCommands:
@@ -223,6 +296,11 @@ class TestCommands:
 
         assert may("10.0.0.8") == ["Read", "Describe"]
         assert may("10.0.0.9") == []
+        assert may_with_tokens(moldau) == ["nothing", "nothing"]
+        moldau(
+            "acl", "create", "--allow-principal", "User:bob", "--operation", "DescribeTokens", "--user-principal", "*"
+        )
+        assert may_with_tokens(moldau) == ["nothing", "DescribeTokens"]
         everything = moldau("security", "check", "--principal", "User:admin")
         assert "User:admin is a super user" in everything.stderr
         assert "ClusterAction" in everything.stdout
@@ -230,6 +308,13 @@ class TestCommands:
     @pytest.mark.parametrize(
         ("words", "problem"),
         [
+            (("acl", "list", "--principal", "bob"), "has no type"),
+            (("acl", "list", "--user-principal", "bob"), "has no type"),
+            (("acl", "delete", "--delegation-token", ""), "is empty"),
+            (
+                ("acl", "create", "--allow-principal", "User:a", "--user-principal", "User:b", "--operation", "Read"),
+                "is no operation on a User",
+            ),
             (("acl", "create", "--topic", "t", "--operation", "Read"), "no principal was given"),
             (("acl", "create", "--allow-principal", "User:a", "--operation", "Read"), "no resource was given"),
             (("acl", "create", "--allow-principal", "User:a", "--topic", "t"), "no operation was given"),

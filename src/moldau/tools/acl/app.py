@@ -10,7 +10,9 @@ from moldau.tools.acl.choices import (
     Ids,
     OfCluster,
     Operations,
+    Tokens,
     Topics,
+    Users,
     read_bindings,
     read_entries,
     read_filters,
@@ -38,6 +40,8 @@ def list_all(
     topics: Topics = None,
     groups: Groups = None,
     ids: Ids = None,
+    users: Users = None,
+    tokens: Tokens = None,
     of_cluster: OfCluster = False,
     pattern: Match = "any",
     principal: Principal = None,
@@ -48,7 +52,9 @@ def list_all(
     from moldau.client.admin.acls import find_acls
     from moldau.client.admin.cluster import open_cluster
 
-    filters = read_filters(read_resources(topics, groups, ids, of_cluster), pattern, principal, host, operations)
+    filters = read_filters(
+        read_resources(topics, groups, ids, users, tokens, of_cluster), pattern, principal, host, operations
+    )
     with open_cluster(context.target) as cluster:
         found = sorted({acl for each in filters for acl in find_acls(cluster, each)})
     print_acls(context, found, "No ACLs match.")
@@ -75,6 +81,8 @@ def create(
     topics: Topics = None,
     groups: Groups = None,
     ids: Ids = None,
+    users: Users = None,
+    tokens: Tokens = None,
     of_cluster: OfCluster = False,
     pattern: Pattern = "literal",
 ) -> None:
@@ -83,7 +91,7 @@ def create(
     from moldau.client.admin.cluster import open_cluster
 
     bindings = read_bindings(
-        read_resources(topics, groups, ids, of_cluster),
+        read_resources(topics, groups, ids, users, tokens, of_cluster),
         pattern,
         read_entries(allowed, denied, allow_hosts, deny_hosts),
         operations,
@@ -101,6 +109,8 @@ def delete(
     topics: Topics = None,
     groups: Groups = None,
     ids: Ids = None,
+    users: Users = None,
+    tokens: Tokens = None,
     of_cluster: OfCluster = False,
     pattern: Match = "literal",
     principal: Principal = None,
@@ -113,7 +123,7 @@ def delete(
     from moldau.client.admin.acls import delete_acls, find_acls
     from moldau.client.admin.cluster import open_cluster
 
-    resources = read_resources(topics, groups, ids, of_cluster)
+    resources = read_resources(topics, groups, ids, users, tokens, of_cluster)
     if not (resources or principal or host or operations):
         raise misused("this would delete all ACLs", remedy="Give a resource, --principal or --host")
     filters = read_filters(resources, pattern if resources else "any", principal, host, operations)

@@ -37,11 +37,23 @@ Ids = Annotated[
         "--transactional-id", metavar="ID", autocompletion=complete_transactional_id, help="An id, or '*' for all."
     ),
 ]
+Users = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--user-principal",
+        metavar="User:NAME",
+        help="A user, for the tokens that it owns; or '*' for all.",
+    ),
+]
+Tokens = Annotated[
+    list[str] | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token, or '*' for all.")
+]
 OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
 Operations = Annotated[
     list[str] | None, typer.Option("--operation", metavar="NAME", help="Read, Write, Describe, …, or All.")
 ]
 
+RESOURCE_OPTIONS = "--topic, --group, --transactional-id, --user-principal, --delegation-token or --cluster"
 PRODUCER = {
     ResourceType.TOPIC: (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE),
     ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
@@ -50,17 +62,37 @@ CONSUMER = {ResourceType.TOPIC: (Operation.READ, Operation.DESCRIBE), ResourceTy
 
 
 def read_resources(
-    topics: list[str] | None, groups: list[str] | None, ids: list[str] | None, of_cluster: bool
+    topics: list[str] | None,
+    groups: list[str] | None,
+    ids: list[str] | None,
+    users: list[str] | None,
+    tokens: list[str] | None,
+    of_cluster: bool,
 ) -> list[tuple[ResourceType, str]]:
     """The resources that were named; a name that is empty is a mistake."""
-    named = (
-        *((ResourceType.TOPIC, name) for name in topics or ()),
-        *((ResourceType.GROUP, name) for name in groups or ()),
-        *((ResourceType.TRANSACTIONAL_ID, name) for name in ids or ()),
-    )
+    named = [
+        (kind, name)
+        for kind, names in (
+            (ResourceType.TOPIC, topics),
+            (ResourceType.GROUP, groups),
+            (ResourceType.TRANSACTIONAL_ID, ids),
+            (ResourceType.USER, users),
+            (ResourceType.DELEGATION_TOKEN, tokens),
+        )
+        for name in names or ()
+    ]
     if any(not name for _, name in named):
         raise misused("the name of a resource is empty", remedy="Give '*' for all")
+    for user in users or ():
+        if user != WILDCARD:
+            check_principal(user)
     return [*named, *([(ResourceType.CLUSTER, CLUSTER_NAME)] if of_cluster else [])]
+
+
+def check_principal(text: str) -> None:
+    """A principal without its type would match nobody."""
+    if ":" not in text:
+        raise misused(f"principal {text!r} has no type", remedy=f"Write User:{text}")
 
 
 def read_member(of: type[E], text: str, option: str) -> E:
@@ -77,6 +109,8 @@ def read_filters(
     host: str | None,
     operations: list[str] | None,
 ) -> list[AclFilter]:
+    if principal is not None:
+        check_principal(principal)
     kind = read_member(PatternType, pattern, "--resource-pattern-type")
     asked = [read_member(Operation, text, "--operation") for text in operations or ("Any",)]
     places: list[tuple[ResourceType, str | None]] = [*resources] or [(ResourceType.ANY, None)]
@@ -109,7 +143,7 @@ def read_bindings(
         raise misused(f"--resource-pattern-type {pattern} is for filters", remedy="Give literal or prefixed")
     asked = [read_member(Operation, text, "--operation") for text in operations or ()]
     if not resources:
-        raise misused("no resource was given", remedy="Give --topic, --group, --transactional-id or --cluster")
+        raise misused("no resource was given", remedy=f"Give {RESOURCE_OPTIONS}")
     if not entries:
         raise misused("no principal was given", remedy="Give --allow-principal User:NAME, or --deny-principal")
     wanted = [
@@ -155,7 +189,6 @@ def read_entries(
         if hosts and not principals:
             raise misused(f"--{permission.name.lower()}-host needs --{permission.name.lower()}-principal")
         for principal in principals or ():
-            if ":" not in principal:
-                raise misused(f"principal {principal!r} has no type", remedy=f"Write User:{principal}")
+            check_principal(principal)
             found += [(principal, host, permission) for host in hosts or (WILDCARD,)]
     return found

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moldau.security.acls import ANYONE, CLUSTER_NAME, SUPPORTED, Operation, PatternType, ResourceType
+from moldau.tools.acl.choices import check_principal
 from moldau.tools.common.app import App
-from moldau.tools.common.failure import misused, note
+from moldau.tools.common.failure import note
 from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import print_json, print_table
 
@@ -19,6 +20,7 @@ ANONYMOUS = "User:ANONYMOUS"
 LOCAL = "127.0.0.1"
 SHOWN = 5  # names in a row of the table
 TYPES = (ResourceType.CLUSTER, ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
+OF_OTHERS = (ResourceType.DELEGATION_TOKEN, ResourceType.USER)  # tokens of others: nobody's without an authorizer
 
 Row = tuple[ResourceType, list[str], list[Operation]]
 
@@ -40,8 +42,7 @@ def check(
     from moldau.client.admin.acls import read_authorization
     from moldau.client.admin.cluster import open_cluster
 
-    if ":" not in principal:
-        raise misused(f"principal {principal!r} has no type", remedy=f"Write User:{principal}")
+    check_principal(principal)
     with open_cluster(context.target) as cluster:
         authorization = read_authorization(cluster)
         topics = [row.name for row in cluster.metadata().topics if row.name]
@@ -64,7 +65,7 @@ def decide(authorization: "Authorization", topics: list[str], principal: str, ho
     """The operations that are allowed, for names with the same ones in one row. Pure, but for the values it takes."""
     index = authorization.index()
     rows: list[Row] = []
-    for kind in TYPES:
+    for kind in (*TYPES, *OF_OTHERS) if authorization.enabled else TYPES:
         alike: dict[tuple[Operation, ...], list[str]] = {}
         for name in _names(authorization, kind, topics, principal):
             bare = name.removesuffix("*") or name
