@@ -19,9 +19,11 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from joserfc.jwk import KeySet
 
+from moldau.base.errors import WireError
 from moldau.broker.table import APIS
 from moldau.client.admin import organisations
 from moldau.client.admin.cluster import Cluster, open_cluster
+from moldau.client.admin.errors import Refused
 from moldau.client.admin.target import Target
 from moldau.security.organisations import Limits, Role
 from moldau.testing import Broker
@@ -30,6 +32,11 @@ from moldau.wire.codec import encode
 from moldau.wire.declare import NAME_PATTERN, Name
 from moldau.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from moldau.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from moldau.wire.messages.describe_organisations import (
+    DescribedOrganisation,
+    DescribeOrganisationsRequest,
+    DescribeOrganisationsResponse,
+)
 from moldau.wire.messages.find_coordinator import FindCoordinatorRequest
 from moldau.wire.messages.init_producer_id import InitProducerIdRequest
 from moldau.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -283,7 +290,9 @@ def test_a_member_cannot_administer_the_cluster(broker: Broker) -> None:
     admin = AdminClient(settings_of(broker, ALICE))
     with pytest.raises(KafkaException, match="CLUSTER_AUTHORIZATION_FAILED"):
         described(admin, ConfigResource.Type.BROKER, "1")
-    with as_cluster(broker, ALICE) as cluster, pytest.raises(Exception, match="CLUSTER_AUTHORIZATION_FAILED"):
+    with as_cluster(broker, ALICE) as cluster, pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
+        organisations.create(cluster, "umbrella", Limits())
+    with as_cluster(broker, READER) as cluster, pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
         organisations.list_organisations(cluster)
 
 
@@ -419,16 +428,83 @@ def test_usage_is_counted(broker: Broker, cluster: Cluster) -> None:
     assert eventually(lambda: used().bytes_stored > before.bytes_stored, "the stored bytes are counted")
 
 
+# ── what an administrator sees of its own organisation ──
+
+
+def test_an_administrator_sees_limits_and_usage_of_its_own_organisation(broker: Broker, limited: Any) -> None:
+    limited(partitions=1_000)
+    topic = topic_of(broker)
+    assert write(broker, topic) is None
+    with as_cluster(broker, ALICE) as cluster:
+        (own,) = organisations.list_organisations(cluster)
+        assert (own.name, own.products, own.members) == ("acme", {"shop": Limits(partitions=1_000)}, {})
+        rows, connections = organisations.usage(cluster, "acme")
+        foreign = topic_of(broker, BOB)
+        assert write(broker, foreign, BOB) is None
+        later, _ = organisations.usage(cluster, "acme")
+    shop = next(each for each in rows if each.product == "shop")
+    assert shop.bytes_in > 0
+    assert [each.bytes_in for each in later] == [each.bytes_in for each in rows]
+    assert connections >= 1
+
+
+def test_another_organisation_is_as_unknown_as_one_that_does_not_exist(broker: Broker) -> None:
+    alice = Client(broker.bootstrap_servers, (ALICE, PASSWORD))
+
+    def described(*names: str) -> tuple[DescribedOrganisation, ...]:
+        answered = alice.ask(DescribeOrganisationsRequest(names=names or None), 0)
+        assert isinstance(answered, DescribeOrganisationsResponse)
+        return answered.organisations
+
+    assert [(each.name, each.error_code) for each in described()] == [("acme", WireError.NONE)]
+    for name in ("globex", "nobody"):
+        own, other = described("acme", name)
+        assert own.definition is not None
+        assert other == DescribedOrganisation(
+            error_code=WireError.RESOURCE_NOT_FOUND, name=name, definition=None, connections=0, usage=()
+        )
+
+
+@pytest.mark.parametrize("roles", [{"*": Role.WRITER}, {"shop": Role.ADMIN}, {"*": Role.READER, "shop": Role.ADMIN}])
+def test_only_an_administrator_of_all_products_sees_it(
+    broker: Broker, cluster: Cluster, roles: dict[str, Role]
+) -> None:
+    """Also on a connection that is open when the role changes."""
+    set_password(as_admin(broker.bootstrap_servers), "acme/carl", PASSWORD)
+    organisations.change(cluster, "acme", organisations.with_roles("carl", [("*", Role.ADMIN)]))
+    with as_cluster(broker, "acme/carl") as carls:
+        assert organisations.organisation(carls, "acme").name == "acme"
+        organisations.change(cluster, "acme", organisations.without_roles("carl", None))
+        organisations.change(cluster, "acme", organisations.with_roles("carl", roles.items()))
+        for ask in (organisations.organisation, organisations.usage):
+            with pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
+                ask(carls, "acme")
+    organisations.change(cluster, "acme", organisations.without_roles("carl", None))
+
+
 # ── commands ──
+
+
+def as_user(broker: Broker, user: str, password: str = PASSWORD) -> Run:
+    """The command line with a user's login."""
+    run = runner(broker.bootstrap_servers)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": user}
+    options = [f"{name}={value}" for name, value in {**login, "sasl.password": password}.items()]
+    given = [word for option in options for word in ("-X", option)]
+    return lambda *arguments, stdin="": run(*arguments, *given, stdin=stdin)
 
 
 @pytest.fixture
 def moldau(broker: Broker) -> Run:
-    run = runner(broker.bootstrap_servers)
-    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "admin"}
-    options = [f"{name}={value}" for name, value in {**login, "sasl.password": PLAIN_USERS["admin"]}.items()]
-    given = [word for option in options for word in ("-X", option)]
-    return lambda *arguments, stdin="": run(*arguments, *given, stdin=stdin)
+    return as_user(broker, "admin", PLAIN_USERS["admin"])
+
+
+def test_usage_without_a_name_is_that_of_the_own_organisation(broker: Broker, moldau: Run) -> None:
+    assert json.loads(succeed(as_user(broker, ALICE)("org", "usage", "-o", "json")))["organisation"] == "acme"
+    assert "acme" in succeed(as_user(broker, ALICE)("org", "describe", "acme"))
+    fail(as_user(broker, ALICE)("org", "usage", "globex"), 1, "there is no organisation 'globex'")
+    fail(as_user(broker, READER)("org", "usage"), 1, "CLUSTER_AUTHORIZATION_FAILED")
+    fail(moldau("org", "usage"), 2, "no organisation was named", "acme", "globex")
 
 
 def test_the_life_of_an_organisation(broker: Broker, moldau: Run) -> None:

@@ -40,6 +40,9 @@ DESCRIBE_TRANSACTIONAL_ID: Needs = (Need(Operation.DESCRIBE, _TRANSACTIONAL_ID),
 
 ALTER_CLUSTER: Needs = (Need(Operation.ALTER, _CLUSTER),)
 DESCRIBE_CLUSTER: Needs = (Need(Operation.DESCRIBE, _CLUSTER),)
+DESCRIBE_ORGANISATIONS: Needs = (
+    Need(Operation.DESCRIBE, _CLUSTER, "or, for its own organisation, a member's role admin of all products"),
+)
 CREATE_TOKEN: Needs = (Need(Operation.CREATE_TOKENS, ResourceType.USER, "for another owner"),)
 DESCRIBE_TOKEN: Needs = (
     Need(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, "of others; or DescribeTokens on their owner"),

@@ -152,7 +152,7 @@ APIS = (
     coordinator(BY_KEY[69], consumer_group_describe, needs.DESCRIBE_GROUP + needs.DESCRIBE_TOPIC),
     control(BY_KEY[74], list_config_resources, needs.DESCRIBE_CLUSTER_CONFIGS),
     control(BY_KEY[75], describe_topic_partitions, needs.DESCRIBE_TOPIC),
-    control(BY_KEY[20_000], describe_organisations, needs.DESCRIBE_CLUSTER),
+    control(BY_KEY[20_000], describe_organisations, needs.DESCRIBE_ORGANISATIONS),
     control(
         BY_KEY[20_001],
         alter_organisations,

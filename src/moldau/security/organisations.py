@@ -8,7 +8,7 @@ of the cluster do not exist for it, and a topic id of others is as unknown as on
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -58,6 +58,10 @@ class Organisation:
     @property
     def limits_storage(self) -> bool:
         return any(each.bytes_stored is not None for each in self._all_limits())
+
+    def is_administered_by(self, user: str) -> bool:
+        """Whether the user has the role of an administrator in all products."""
+        return self.members.get(user, {}).get(ALL_PRODUCTS) is Role.ADMIN
 
     def _all_limits(self) -> tuple[Limits, ...]:
         return (self.limits, *self.products.values())
@@ -118,6 +122,11 @@ def to_json(organisation: Organisation) -> str:
             },
         }
     )
+
+
+def without_members(name: str, text: str) -> str:
+    """The document with products and limits only."""
+    return to_json(replace(from_json(name, text), members={}))
 
 
 def from_json(name: str, text: str) -> Organisation:

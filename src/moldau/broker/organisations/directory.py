@@ -141,10 +141,11 @@ class Directory:
         by_certificate = session.security_protocol is SecurityProtocol.SSL  # logins are refused before they end
         if most is not None and by_certificate and session.membership is None and self.connections(of[0]) > most:
             raise BadRequest(_too_many(organisation.name, most))
-        roles = Roles(self._version, self._image, RoleIndex(organisation, of[1]), self.denials)
+        user = of[1]
+        roles = Roles(self._version, self._image, RoleIndex(organisation, user), self.denials)
         owns = partial(self._owns, organisation.prefix)
         names = OrganisationNames(organisation.name, owns, lambda pattern: problem_of_pattern(pattern) is None)
-        return Member(organisation, names, roles, session, self.traffic, self.storage)
+        return Member(organisation, user, names, roles, session, self.traffic, self.storage)
 
     def _owns(self, prefix: str, topic_id: UUID) -> bool:
         topic = self._image().topics_by_id.get(topic_id)

@@ -27,6 +27,7 @@ class Member:
         "_storage",
         "_traffic",
         "_traffic_by_token",
+        "administered",
         "limited",
         "organisation",
         "rights",
@@ -37,6 +38,7 @@ class Member:
     def __init__(
         self,
         organisation: Organisation,
+        user: str,
         names: OrganisationNames,
         source: RightsSource,
         session: Session,
@@ -44,6 +46,7 @@ class Member:
         storage: Storage,
     ) -> None:
         self.organisation = organisation
+        self.administered = organisation.name if organisation.is_administered_by(user) else None
         self.limited = organisation.limits_rates
         self.rights = Rights(source, session)
         self.to_cluster = ToCluster(names)

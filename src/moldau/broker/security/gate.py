@@ -37,12 +37,13 @@ Serve: TypeAlias = Callable[[object, Call], object]
 class Visitor:
     """One request at the gate: its rights, and the metadata that guards look things up in."""
 
-    __slots__ = ("_api", "_rights", "config", "image", "version")
+    __slots__ = ("_api", "_rights", "administered", "config", "image", "version")
 
-    def __init__(self, rights: Rights, api: str, version: int, image: ClusterImage, config: BrokerConfig) -> None:
+    def __init__(self, rights: Rights, api: str, call: Call, image: ClusterImage, config: BrokerConfig) -> None:
         self._rights = rights
         self._api = api
-        self.version = version
+        self.version = call.version
+        self.administered = None if call.member is None else call.member.administered  # an organisation
         self.image = image
         self.config = config
 
@@ -118,7 +119,7 @@ class Gate:
         guard = self._guards.get(messages.key)
         if guard is None:
             raise BadRequest(f"{messages.name} has no guard, so nobody may call it")
-        verdict = guard(Visitor(rights, messages.name, call.version, self._image(), self._config()), request)
+        verdict = guard(Visitor(rights, messages.name, call, self._image(), self._config()), request)
         if verdict is None:
             return serve(request, call)
         if not isinstance(verdict, Narrowed):

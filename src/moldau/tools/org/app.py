@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 app = App(name="org", help="Create, list, describe, alter and delete organisations; give roles; show usage.")
 
 Name = Annotated[str, typer.Argument(metavar="ORGANISATION", show_default=False)]
+OwnName = Annotated[
+    str | None,
+    typer.Argument(metavar="[ORGANISATION]", help="May be left out by its administrators.", show_default=False),
+]
 Member = Annotated[str, typer.Argument(metavar="ORGANISATION/USER", show_default=False)]
 
 
@@ -126,16 +130,19 @@ def describe(context: CommandContext, name: Name) -> None:
         return
     print_text(f"Organisation {found.name}: limits {show_limits(found.limits)}")
     print_table(("PRODUCT", "LIMITS"), [(each, show_limits(limits)) for each, limits in found.products.items()])
-    print_table(("USER", "ROLES"), [(f"{name}/{user}", show_roles(roles)) for user, roles in found.members.items()])
+    if found.members:
+        print_table(("USER", "ROLES"), [(f"{name}/{user}", show_roles(roles)) for user, roles in found.members.items()])
 
 
 @client_command(app, "usage")
-def usage(context: CommandContext, name: Name) -> None:
+def usage(context: CommandContext, name: OwnName = None) -> None:
     """Show bytes in and out since the brokers started, and bytes stored, by product."""
     from moldau.client.admin import organisations
     from moldau.client.admin.cluster import open_cluster
 
     with open_cluster(context.target) as cluster:
+        if name is None:
+            name = _only([each.name for each in organisations.list_organisations(cluster)])
         rows, connections = organisations.usage(cluster, name)
     if context.json:
         products = [
@@ -194,6 +201,12 @@ def delete(context: CommandContext, name: Name, dry_run: DryRun = False, yes: Ye
         organisations.delete(cluster, name, validate_only=dry_run)
     done = "Would delete" if dry_run else "Deleted"
     _tell(context, name, done.lower(), f"{done} organisation {name}.")
+
+
+def _only(names: list[str]) -> str:
+    if len(names) != 1:
+        raise misused("no organisation was named", remedy=f"There are: {', '.join(names) or 'none'}")
+    return names[0]
 
 
 def _plain(found: "Organisation") -> dict[str, object]:

@@ -16,11 +16,6 @@ from moldau.wire.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     QuotaAlterationResult,
 )
-from moldau.wire.messages.alter_organisations import (
-    AlterOrganisationsRequest,
-    AlterOrganisationsResponse,
-    OrganisationAlterationResult,
-)
 from moldau.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -149,15 +144,6 @@ def no_credentials(request: AlterUserScramCredentialsRequest) -> AlterUserScramC
     return AlterUserScramCredentialsResponse(
         results=tuple(
             AlterUserScramCredentialsResult(user=user, error_code=FAILED, error_message=FAILED.doc) for user in users
-        )
-    )
-
-
-def no_organisations(request: AlterOrganisationsRequest) -> AlterOrganisationsResponse:
-    return AlterOrganisationsResponse(
-        results=tuple(
-            OrganisationAlterationResult(name=each.name, error_code=FAILED, error_message=FAILED.doc)
-            for each in request.alterations
         )
     )
 

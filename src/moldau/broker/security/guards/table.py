@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from moldau.broker.security.gate import Guard, by_handler, everyone
-from moldau.broker.security.guards import cluster, groups, metadata, topics, transactions
+from moldau.broker.security.guards import cluster, groups, metadata, organisations, topics, transactions
 from moldau.security.acls import Operation
 from moldau.wire.messages.registry import BY_KEY
 
@@ -75,6 +75,6 @@ GUARDS: Final[Mapping[int, Guard]] = {
     69: groups.consumer_group_describe,
     74: _all(74, Operation.DESCRIBE_CONFIGS),
     75: metadata.describe_topic_partitions,
-    20_000: _all(20_000, Operation.DESCRIBE, organisations=()),
-    20_001: cluster.needs(Operation.ALTER, cluster.no_organisations),
+    20_000: organisations.describe_organisations,
+    20_001: cluster.needs(Operation.ALTER, organisations.no_organisations),
 }
