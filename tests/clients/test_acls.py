@@ -22,9 +22,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from moldau.base.errors import WireError
 from moldau.security import acls
 from support.brokers.processes import StartBroker
 from support.kafka import jvm
+from support.security.clients import WAITING, Client, fetched, waiting_fetch
 from support.security.named_clients import serving
 
 WAIT_S = 20.0
@@ -125,6 +127,16 @@ class TestClients:
             assert len(list(future.result(WAIT_S))) == 1
         assert consume(consumer) == "TOPIC_AUTHORIZATION_FAILED"
         consumer.close()
+
+    def test_a_fetch_that_waits_is_answered_by_the_newest_acls(self, addresses: dict[str, str], topic: str) -> None:
+        """Apache Kafka 4.3.1 answers it by those that it came with."""
+        give(addresses, acl(ResourceType.TOPIC, topic, AclOperation.READ))
+        alice, request = Client(addresses["alice"]), waiting_fetch(topic)
+        alice.send(request, WAITING)
+        for future in admin(addresses).delete_acls([any_of(topic)]).values():
+            future.result(WAIT_S)
+        assert produce(addresses, topic, "admin") == ""
+        assert fetched(alice.receive(request, WAITING)) == (WireError.TOPIC_AUTHORIZATION_FAILED, False)
 
     def test_topics_are_hidden_from_those_who_may_not_describe_them(
         self, addresses: dict[str, str], topic: str

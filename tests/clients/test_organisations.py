@@ -47,7 +47,7 @@ from support.brokers.processes import free_port
 from support.clients.cli import Run, fail, runner, succeed
 from support.clients.sasl import PLAIN_USERS, SECONDS, as_admin, client_settings, sasl_broker, set_password
 from support.eventually import eventually
-from support.security.clients import Client
+from support.security.clients import WAITING, Client, fetched, waiting_fetch
 from support.security.logins import KEY, token
 from support.security.matrix import told
 from support.security.matrix_requests import GROUP, ID, TOPIC, requests
@@ -279,6 +279,17 @@ def test_a_reader_reads(broker: Broker) -> None:
     consumer.close()
     with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
         topic_of(broker, READER)
+
+
+def test_a_fetch_that_waits_is_answered_by_the_newest_roles(broker: Broker, cluster: Cluster) -> None:
+    topic = topic_of(broker)
+    set_password(as_admin(broker.bootstrap_servers), "acme/erin", PASSWORD)
+    organisations.change(cluster, "acme", organisations.with_roles("erin", [("shop", Role.READER)]))
+    erin, request = Client(broker.bootstrap_servers, ("acme/erin", PASSWORD)), waiting_fetch(topic)
+    erin.send(request, WAITING)
+    organisations.change(cluster, "acme", organisations.without_roles("erin", None))
+    assert write(broker, topic) is None
+    assert fetched(erin.receive(request, WAITING)) == (WireError.TOPIC_AUTHORIZATION_FAILED, False)
 
 
 def described(admin: AdminClient, kind: ConfigResource.Type, name: str) -> Any:

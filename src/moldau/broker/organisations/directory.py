@@ -69,14 +69,29 @@ class Membership:
     member: Member | None
 
 
-@dataclass(slots=True)
 class Roles:
-    """The source of one member's rights."""
+    """The source of one member's rights: always its newest roles, and none if its organisation is gone."""
 
-    version: int
-    image: Callable[[], ClusterImage]
-    index: RoleIndex
-    denials: Denials
+    def __init__(self, directory: "Directory", organisation: Organisation, user: str) -> None:
+        self.image = directory.image
+        self.denials = directory.denials
+        self._directory = directory
+        self._name = organisation.name
+        self._user = user
+        self._read = directory.version
+        self._index = RoleIndex(organisation, user)
+
+    @property
+    def version(self) -> int:
+        return self._directory.version
+
+    @property
+    def index(self) -> RoleIndex:
+        if self._read != self._directory.version:
+            self._read = self._directory.version
+            organisation = self._directory.organisations.get(self._name) or Organisation(self._name)
+            self._index = RoleIndex(organisation, self._user)
+        return self._index
 
 
 class Directory:
@@ -91,14 +106,14 @@ class Directory:
         sessions: Callable[[], Iterable[Session]],
         sizes: Callable[[], Iterable[tuple[str, int]]],
     ) -> None:
-        self._image = image
+        self.image = image
         self._read = read
         self._sessions = sessions
         self.organisations: Mapping[str, Organisation] = {}
         self.traffic = TrafficTable(config)
         self.storage = Storage(sizes, lambda: self.organisations)
         self.denials = denials
-        self._version = 0  # grows when organisations change
+        self.version = 0  # grows when organisations change
 
     def follow(self, old: ClusterImage | None, new: ClusterImage) -> None:
         if old is not None and old.documents is new.documents:
@@ -106,16 +121,16 @@ class Directory:
         found = self._read(new.documents)
         if found != self.organisations:
             self.organisations = found
-            self._version += 1
+            self.version += 1
             self.traffic.follow(found)
 
     def member(self, session: Session) -> Member | None:
         """The member behind a session; None for a user of the cluster."""
         known = session.membership
-        if isinstance(known, Membership) and known.version == self._version and known.principal is session.principal:
+        if isinstance(known, Membership) and known.version == self.version and known.principal is session.principal:
             return known.member
         member = self._find(session)
-        session.membership = Membership(self._version, session.principal, member)
+        session.membership = Membership(self.version, session.principal, member)
         return member
 
     def refusal(self, principal: Principal) -> str | None:
@@ -142,13 +157,13 @@ class Directory:
         if most is not None and by_certificate and session.membership is None and self.connections(of[0]) > most:
             raise BadRequest(_too_many(organisation.name, most))
         user = of[1]
-        roles = Roles(self._version, self._image, RoleIndex(organisation, user), self.denials)
+        roles = Roles(self, organisation, user)
         owns = partial(self._owns, organisation.prefix)
         names = OrganisationNames(organisation.name, owns, lambda pattern: problem_of_pattern(pattern) is None)
         return Member(organisation, user, names, roles, session, self.traffic, self.storage)
 
     def _owns(self, prefix: str, topic_id: UUID) -> bool:
-        topic = self._image().topics_by_id.get(topic_id)
+        topic = self.image().topics_by_id.get(topic_id)
         return topic is not None and topic.name.startswith(prefix)
 
 

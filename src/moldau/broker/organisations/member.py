@@ -24,13 +24,15 @@ class Member:
     __slots__ = (
         "_names",
         "_prefix",
+        "_rights",
+        "_session",
+        "_source",
         "_storage",
         "_traffic",
         "_traffic_by_token",
         "administered",
         "limited",
         "organisation",
-        "rights",
         "to_cluster",
         "to_organisation",
     )
@@ -48,7 +50,9 @@ class Member:
         self.organisation = organisation
         self.administered = organisation.name if organisation.is_administered_by(user) else None
         self.limited = organisation.limits_rates
-        self.rights = Rights(source, session)
+        self._source = source
+        self._session = session
+        self._rights = Rights(source, session)
         self.to_cluster = ToCluster(names)
         self.to_organisation = ToOrganisation(names)
         self._names = names
@@ -56,6 +60,13 @@ class Member:
         self._storage = storage if organisation.limits_storage else None
         self._traffic = traffic
         self._traffic_by_token: dict[bytes, Traffic] = {}  # by the cluster's names
+
+    @property
+    def rights(self) -> Rights:
+        """By the newest roles: a Fetch that waits may be answered after they have changed."""
+        if self._rights.version != self._source.version:
+            self._rights = Rights(self._source, self._session)
+        return self._rights
 
     def name(self, name: bytes) -> bytes:
         """The cluster's name for a topic or transactional id."""

@@ -92,8 +92,10 @@ class Index(Protocol):
 class RightsSource(Protocol):
     """Where rights come from, and where denials go to."""
 
-    version: int
     denials: Denials
+
+    @property
+    def version(self) -> int: ...
 
     @property
     def index(self) -> Index: ...
