@@ -48,6 +48,7 @@ from support.security.logins import (
     java,
     kafka_python,
     kcat,
+    kcat_logins,
     librdkafka_settings,
     logins,
     wrong_outcomes,
@@ -99,8 +100,11 @@ def test_go(secured: Secured, go_program: Path) -> None:
 
 @pytest.mark.skipif(KCAT is None, reason="kcat is not installed; on Debian: apt-get install kcat")
 def test_kcat(secured: Secured) -> None:
-    wanted = [each for each in logins(secured) if each.mechanism != BEARER]  # it takes no signed token
-    assert wrong_outcomes(kcat(str(KCAT)), secured, wanted) == []
+    client, wanted = kcat(str(KCAT)), kcat_logins(str(KCAT), secured)
+    assert wrong_outcomes(client, secured, wanted) == []
+    for mechanism, words in (("PLAIN", "Invalid username or password"), (MECHANISM, "Authentication failed")):
+        bad = next(each for each in wanted if each.mechanism == mechanism and not each.good)
+        assert words in client(secured, bad)
 
 
 @pytest.mark.skipif(jvm.classpath() is None, reason=jvm.why_missing() or "no reason")

@@ -191,8 +191,9 @@ class ScramExchange:
         if not found or not without_proof.startswith(binding):
             return Failed("malformed SCRAM client-final message")
         nonce, _, _ = without_proof[len(binding) :].partition(",")  # extensions may follow
-        if not hmac.compare_digest(nonce.encode(), f"{self._first.nonce}{self._nonce}".encode()):
-            return Failed("invalid nonce in the SCRAM client-final message")
+        expected = f"{self._first.nonce}{self._nonce}"
+        if nonce != expected:
+            return REPEATED_NONCE if nonce == f"{self._first.nonce}{expected}" else WRONG_NONCE
         credential, digest = self._credential, self._digest
         proof = _decode(proof_text)
         if proof is None or len(proof) != len(credential.stored_key):
@@ -207,6 +208,12 @@ class ScramExchange:
         return Authenticated(self._known, b"v=" + verifier, self._expires_ms, by_token=self._first.by_token)
 
 
+WRONG_NONCE: Final = Failed("invalid nonce in the SCRAM client-final message")
+# RFC 5802 and Kafka 4 refuse it; Kafka 3.9 did not.
+REPEATED_NONCE: Final = Failed(
+    "invalid nonce in the SCRAM client-final message: librdkafka before 2.6.1 repeats its own part; update the client",
+    "Authentication failed: the client repeats its nonce, as librdkafka before 2.6.1 does; update it, or use PLAIN",
+)
 OTHER_AUTHORIZATION: Final = Failed(
     "the client asked for the identity of another user",
     "Authentication failed: Client requested an authorization id that is different from username",

@@ -5,11 +5,12 @@ A client is a function that takes the broker and a login, and returns "" if it w
 
 import asyncio
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,19 @@ def kcat(program: str) -> Client:
         return "" if done.returncode == 0 else done.stderr or f"exit code {done.returncode}"
 
     return run
+
+
+def kcat_logins(program: str, server: Secured) -> list[Login]:
+    """Those that it can do: it takes no signed token, and an old one fails with SCRAM, with Apache Kafka 4 as well."""
+    told = subprocess.run([program, "-V"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", told)
+    assert found, told
+    repeats_nonce = tuple(map(int, found.groups())) < (2, 6, 1)
+    return [
+        replace(each, good=each.good and not (repeats_nonce and each.mechanism in SCRAMS))
+        for each in logins(server)
+        if each.mechanism != BEARER
+    ]
 
 
 def go(client: Path) -> Client:

@@ -160,6 +160,14 @@ def test_wrong_final_messages(final: bytes) -> None:
     assert isinstance(exchange.step(FINAL), Failed), "an exchange that failed is over"
 
 
+def test_a_repeated_nonce_is_refused_with_the_cause() -> None:
+    exchange = rfc()
+    exchange.step(FIRST)
+    outcome = exchange.step(FINAL.replace(b",r=", f",r={CLIENT}".encode()))
+    assert isinstance(outcome, Failed)
+    assert "librdkafka before 2.6.1" in outcome.told
+
+
 def test_another_identity_is_refused() -> None:
     outcome = rfc().step(b"n,a=root,n=user,r=abc")
     assert isinstance(outcome, Failed)
