@@ -29,7 +29,7 @@ from benchmarks import security as protected
 from benchmarks import soak as soaking
 from benchmarks.compare import compare
 from benchmarks.jars import Jars
-from benchmarks.peers import ApacheKafka, Kind, Moldau, running
+from benchmarks.peers import ApacheKafka, FromSource, Kind, Moldau, running
 from benchmarks.spark import connector, sides
 from benchmarks.spark import measures as spark_measures
 from benchmarks.spark.compare import compare as compare_spark
@@ -375,12 +375,7 @@ def _roles(no_kafka: bool, self_check: bool) -> tuple[Jars | None, Kind, Kind | 
 def _opponent(no_kafka: bool, against: Path | None) -> Kind | None:
     """Another Moldau, or Apache Kafka, or nobody."""
     if against is not None:
-        if not (against / "moldau" / "__init__.py").exists():
-            console.print(
-                f"No Moldau in {against}: name the directory that contains the package, such as ../before/src."
-            )
-            raise typer.Exit(2)
-        return saturation.FromSource(Moldau(), against.resolve())
+        return _of_source(against)
     if no_kafka:
         return None
     found = kafka_jars.obtain()
@@ -388,6 +383,13 @@ def _opponent(no_kafka: bool, against: Path | None) -> Kind | None:
         console.print(f"[yellow]Ours alone: {found}.")
         return None
     return ApacheKafka(found)
+
+
+def _of_source(source: Path) -> Kind:
+    if not (source / "moldau" / "__init__.py").exists():
+        console.print(f"No Moldau in {source}: name the directory that contains the package, such as ../before/src.")
+        raise typer.Exit(2)
+    return FromSource(Moldau(), source.resolve())
 
 
 def _flavours(side: str | None) -> list[sides.Flavour]:

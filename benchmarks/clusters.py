@@ -80,19 +80,21 @@ class MoldauNode:
 class ApacheKafkaNode:
     jars: Jars
     number: int
-    controllers: Mapping[int, int]  # node → port of its controller
+    controllers: Mapping[int, int]  # node → port of its controller; other nodes are brokers alone
     settings: Mapping[str, str]
     name: str = "Apache Kafka"
     version: str = KAFKA_VERSION
 
     def prepare(self, home: Path, port: int) -> None:
         voters = ",".join(f"{number}@{HOST}:{each}" for number, each in self.controllers.items())
+        controller = self.controllers.get(self.number)
+        listener = f",CONTROLLER://{HOST}:{controller}" if controller else ""
         settings = {
-            "process.roles": "broker,controller",
+            "process.roles": "broker,controller" if controller else "broker",
             "node.id": str(self.number),
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{self.controllers[self.number]}",
+            "listeners": f"PLAINTEXT://{HOST}:{port}{listener}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
             "log.dirs": str(home / "data"),
             **self.settings,

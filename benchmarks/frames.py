@@ -26,6 +26,7 @@ _HEAD = Struct(">ihhih")  # size, key, version, correlation id, length of the cl
 _CLIENT = b"bench"
 _NO_TAGS = b"\0"
 _PARTITION_ANSWER = Struct(">ihqqqbbb")  # Produce: index, error, base offset, two more offsets, then three empty fields
+_REPLICA = Struct(">iqb")  # the tagged field of a follower: its id, no broker epoch, no tags
 _READ_SIZE = 1 << 20
 
 Response = TypeVar("Response")
@@ -231,15 +232,17 @@ def fetch(
     partition_bytes: int,
     wait_ms: int = 500,
     committed: bool = False,
+    follower: int | None = None,
 ) -> bytes:
-    """A Fetch outside of any session, as librdkafka sends it, for each (partition, offset)."""
+    """A Fetch outside of any session, as librdkafka sends it, for each (partition, offset); or of this follower."""
     numbers = Struct(">iiqiqi")
     partitions = b"".join(
         numbers.pack(index, -1, offset, -1, -1, partition_bytes) + _NO_TAGS for index, offset in offsets
     )
     body = Struct(">iiibii").pack(wait_ms, 1, 0x7FFFFFFF, int(committed), 0, -1)
     body += b"\2" + topic.bytes + unsigned(len(offsets) + 1) + partitions + _NO_TAGS
-    body += b"\1" + b"\1" + _NO_TAGS  # no forgotten topics, no rack
+    body += b"\1" + b"\1"  # no forgotten topics, no rack
+    body += _NO_TAGS if follower is None else b"\1\1" + unsigned(_REPLICA.size) + _REPLICA.pack(follower, -1, 0)
     return frame(FETCH, FETCH_VERSION, body)
 
 

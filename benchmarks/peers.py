@@ -114,6 +114,28 @@ class ApacheKafka:
         return self.jars.command("kafka.Kafka", str(home / "server.properties"), options=KAFKA_JVM)
 
 
+@dataclass(frozen=True, slots=True)
+class FromSource:
+    """Moldau of another source tree, such as yesterday's."""
+
+    kind: Kind
+    source: Path
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+    @property
+    def version(self) -> str:
+        return f"of {self.source}"
+
+    def prepare(self, home: Path, port: int) -> None:
+        self.kind.prepare(home, port)
+
+    def command(self, home: Path, port: int) -> list[str]:
+        return ["/usr/bin/env", f"PYTHONPATH={self.source}", *self.kind.command(home, port)]
+
+
 def format_storage(jars: Jars, properties: Path) -> None:
     """Format Apache Kafka's directories before its first start."""
     arguments = ("format", "--cluster-id", CLUSTER, "--config", str(properties))
@@ -129,6 +151,7 @@ class Peer:
     kind: Kind
     home: Path
     port: int
+    ready_limit_s: float = READY_LIMIT_S
     ready_s: float = 0.0
     _began: float = field(default=0.0, repr=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -184,7 +207,7 @@ class Peer:
     def await_ready(self) -> float:
         assert self._process is not None, f"{self.label} is not running"
         while not frames.answers(self.address):
-            if self._process.poll() is not None or time.perf_counter() - self._began > READY_LIMIT_S:
+            if self._process.poll() is not None or time.perf_counter() - self._began > self.ready_limit_s:
                 raise RuntimeError(f"{self.label} ({self.kind.name}) did not start: {self._last_words()}")
             time.sleep(READY_POLL_S)
         self.ready_s = time.perf_counter() - self._began
@@ -220,11 +243,11 @@ def cpu_seconds(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def running(kind: Kind, workdir: Path, label: str) -> Iterator[Peer]:
+def running(kind: Kind, workdir: Path, label: str, *, ready_limit_s: float = READY_LIMIT_S) -> Iterator[Peer]:
     """A broker on a fresh directory under `workdir`; process and directory are always removed."""
     home = workdir / f"{label}-{free_port()}"
     home.mkdir(parents=True)
-    peer = Peer(label, kind, home, free_port())
+    peer = Peer(label, kind, home, free_port(), ready_limit_s)
     try:
         kind.prepare(home, peer.port)
         peer.start()

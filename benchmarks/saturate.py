@@ -9,17 +9,19 @@ import datetime
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import topics
+from benchmarks import followed, topics
 from benchmarks.compare import idle_cpu, machine
 from benchmarks.jars import Jars
 from benchmarks.measures import Figures, Measure, peers_of
-from benchmarks.peers import Kind, Peer, running
-from benchmarks.saturation_load import Load
+from benchmarks.peers import READY_LIMIT_S, Kind, Peer, running
+from benchmarks.saturation_load import Load, Tape
 from benchmarks.saturation_measures import CONNECTIONS, Saturation
 from benchmarks.stats import summarise
 
@@ -117,25 +119,34 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True)
-class FromSource:
-    """Moldau of another source tree, such as yesterday's."""
+class Site:
+    """A broker, and how it gets ready for one stretch of a measure."""
 
-    kind: Kind
-    source: Path
+    peer: Peer
+    tapes: Callable[[], AbstractContextManager[list[Tape]]]
 
-    @property
-    def name(self) -> str:
-        return self.kind.name
 
-    @property
-    def version(self) -> str:
-        return f"of {self.source}"
+@contextlib.contextmanager
+def topic_of_its_own(measure: Saturation, peer: Peer) -> Iterator[list[Tape]]:
+    with topics.topic(peer, CONNECTIONS) as topic, measure.prepare(peer, topic) as tapes:
+        yield tapes
 
-    def prepare(self, home: Path, port: int) -> None:
-        self.kind.prepare(home, port)
 
-    def command(self, home: Path, port: int) -> list[str]:
-        return ["/usr/bin/env", f"PYTHONPATH={self.source}", *self.kind.command(home, port)]
+@contextlib.contextmanager
+def followed_site(
+    measure: Saturation,
+    kind: Kind,
+    workdir: Path,
+    label: str,
+    wrap: Callable[[Kind], Kind],
+    ready_limit_s: float = READY_LIMIT_S,
+) -> Iterator[Site]:
+    """A broker of its own, whose topic is the same in every stretch."""
+    with (
+        followed.leading(kind, workdir, label, CONNECTIONS, wrap, ready_limit_s) as (peer, topic),
+        measure.prepare(peer, topic) as tapes,
+    ):
+        yield Site(peer, lambda: contextlib.nullcontext(tapes))
 
 
 def compare(
@@ -144,23 +155,11 @@ def compare(
     """Every measure on both brokers in turn, warmed for each by the same rule."""
     taken: dict[str, dict[str, list[Figures]]] = {}
     warmed: dict[str, dict[str, list[float]]] = {}
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(on_core(cores.generator))
-        peers: list[Peer] = []
-        for label, kind in peers_of(ours, theirs):
-            say(f"starting {label}: {kind.name} {kind.version}")
-            peers.append(stack.enter_context(running(Pinned(kind, cores.broker), workdir, label)))
+    with on_core(cores.generator), _sites(peers_of(ours, theirs), wanted, cores, workdir, say) as sites_of:
         for measure in wanted:
-            warmed[measure.name] = {peer.label: _warm(measure, peer, extent, cores, say) for peer in peers}
-            taken[measure.name] = {peer.label: [] for peer in peers}
-            for number in range(extent.rounds):
-                # The order alternates, so that neither always goes second.
-                for peer in peers if number % 2 == 0 else reversed(peers):
-                    say(f"{measure.name}, round {number + 1} of {extent.rounds}: {peer.label}")
-                    idle = idle_cpu(peers, peer)
-                    figures = load(measure, peer, extent.seconds, cores)
-                    figures["other_cpu_s"] = idle_cpu(peers, peer) - idle
-                    taken[measure.name][peer.label].append(figures)
+            with sites_of(measure) as sites:
+                warmed[measure.name] = {site.peer.label: _warm(measure, site, extent, cores, say) for site in sites}
+                taken[measure.name] = _rounds(measure, sites, extent, cores, say)
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(_jars_of(theirs)),
@@ -176,16 +175,59 @@ def compare(
     }
 
 
+@contextlib.contextmanager
+def _sites(
+    kinds: Sequence[tuple[str, Kind]], wanted: list[Saturation], cores: Cores, workdir: Path, say: Say
+) -> Iterator[Callable[[Saturation], AbstractContextManager[list[Site]]]]:
+    """Brokers for all measures, except for those that need a follower: these have brokers of their own."""
+
+    def pinned(kind: Kind) -> Kind:
+        return Pinned(kind, cores.broker)
+
+    @contextlib.contextmanager
+    def sites_of(measure: Saturation) -> Iterator[list[Site]]:
+        with contextlib.ExitStack() as stack:
+            if measure.followed:
+                say(f"{measure.name}: starting leaders and their followers")
+                starting = [followed_site(measure, kind, workdir, label, pinned) for label, kind in kinds]
+                yield [stack.enter_context(each) for each in starting]
+            else:
+                yield [Site(peer, partial(topic_of_its_own, measure, peer)) for peer in peers]
+
+    with contextlib.ExitStack() as stack:
+        peers: list[Peer] = []
+        for label, kind in kinds:
+            if any(not measure.followed for measure in wanted):
+                say(f"starting {label}: {kind.name} {kind.version}")
+                peers.append(stack.enter_context(running(pinned(kind), workdir, label)))
+        yield sites_of
+
+
+def _rounds(measure: Saturation, sites: list[Site], extent: Extent, cores: Cores, say: Say) -> dict[str, list[Figures]]:
+    peers = [site.peer for site in sites]
+    taken: dict[str, list[Figures]] = {peer.label: [] for peer in peers}
+    for number in range(extent.rounds):
+        # The order alternates, so that neither always goes second.
+        for site in sites if number % 2 == 0 else reversed(sites):
+            peer = site.peer
+            say(f"{measure.name}, round {number + 1} of {extent.rounds}: {peer.label}")
+            idle = idle_cpu(peers, peer)
+            figures = load(measure, site, extent.seconds, cores)
+            figures["other_cpu_s"] = idle_cpu(peers, peer) - idle
+            taken[peer.label].append(figures)
+    return taken
+
+
 def _jars_of(kind: Kind | None) -> Jars | None:
     return getattr(kind, "jars", None)
 
 
-def _warm(measure: Saturation, peer: Peer, extent: Extent, cores: Cores, say: Say) -> list[float]:
+def _warm(measure: Saturation, site: Site, extent: Extent, cores: Cores, say: Say) -> list[float]:
     """Slices of this load, half a minute at least, until it gets no faster; their rates."""
     rates: list[float] = []
     while len(rates) < extent.warm_least or (len(rates) < extent.warm_most and not steady(rates)):
-        say(f"{measure.name}, warming {peer.label}, slice {len(rates) + 1}")
-        rates.append(load(measure, peer, extent.slice_s, cores)["per_s"])
+        say(f"{measure.name}, warming {site.peer.label}, slice {len(rates) + 1}")
+        rates.append(load(measure, site, extent.slice_s, cores)["per_s"])
     return rates
 
 
@@ -196,13 +238,10 @@ def steady(rates: list[float]) -> bool:
     return all(rates[at] < max(rates[:at]) * WARM_RISE for at in range(len(rates) - WARM_STEADY, len(rates)))
 
 
-def load(measure: Saturation, peer: Peer, seconds: float, cores: Cores) -> Figures:
-    """One stretch of load on a topic of its own."""
-    with (
-        topics.topic(peer, CONNECTIONS) as topic,
-        measure.prepare(peer, topic) as tapes,
-        Load(peer.address, tapes) as sender,
-    ):
+def load(measure: Saturation, site: Site, seconds: float, cores: Cores) -> Figures:
+    """One stretch of load."""
+    peer = site.peer
+    with site.tapes() as tapes, Load(peer.address, tapes) as sender:
         sender.play(LEAD_S, MOST_BYTES)
         cpu, (user, kernel), busy = peer.cpu_seconds(), _ticks(peer.pid), _core_ticks(cores)
         played = sender.play(seconds, MOST_BYTES)

@@ -115,12 +115,17 @@ class Stream(abc.ABC):
         self._limit: int | None = None  # in bytes, once no further frames are to begin
 
     @property
-    def in_flight(self) -> bool:
-        return self.answered * self.tape.size < self.sent
+    def is_done(self) -> bool:
+        """All frames up to the limit were sent and answered."""
+        return self._limit is not None and self.answered * self.tape.size >= self._limit
 
     def finish(self) -> None:
         """Begin no further frame."""
         self._limit = -(-self.sent // self.tape.size) * self.tape.size
+
+    def allow(self, frames: int) -> None:
+        """Begin so many further frames than were answered."""
+        self._limit = (self.answered + frames) * self.tape.size
 
     def send(self) -> None:
         tape, length = self.tape, len(self._view)
@@ -245,6 +250,7 @@ class Load:
 
     address: tuple[str, int]
     tapes: Sequence[Tape]
+    may_spin: bool = True
     _streams: dict[int, Stream] = field(default_factory=dict)
     _poll: select.epoll = field(default_factory=select.epoll)
     _waiting: set[int] = field(default_factory=set)  # connections that wait until they can send
@@ -252,7 +258,7 @@ class Load:
     _spun_s: float = 0.0
 
     def __enter__(self) -> "Load":
-        self._spins = any(not each.shape.is_whole for each in self.tapes)
+        self._spins = self.may_spin and any(not each.shape.is_whole for each in self.tapes)
         for each in self.tapes:
             kind: type[SmallAnswers] | type[LargeAnswers] = SmallAnswers if each.shape.is_whole else LargeAnswers
             stream = kind(self.address, each)
@@ -288,12 +294,22 @@ class Load:
 
     def drain(self) -> int:
         """Wait for the answers that are still due; how many there were in all."""
-        for number, stream in self._streams.items():
+        for stream in self._streams.values():
             stream.finish()
-            self._send(number, stream)
-        while any(stream.in_flight for stream in self._streams.values()):
-            self._step()
+        self._complete()
         return self.answers
+
+    def answer(self, requests: int) -> None:
+        """Send so many requests on each connection, and wait for all their answers."""
+        for stream in self._streams.values():
+            stream.allow(requests)
+        self._complete()
+
+    def _complete(self) -> None:
+        for number, stream in self._streams.items():
+            self._send(number, stream)
+        while not all(stream.is_done for stream in self._streams.values()):
+            self._step()
 
     def _step(self) -> None:
         for number, event in (self._spins and self._poll.poll(0)) or self._await():

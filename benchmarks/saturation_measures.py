@@ -14,6 +14,7 @@ from struct import Struct
 from typing import TypeVar
 
 from benchmarks import frames, topics
+from benchmarks.followed import FOLLOWER
 from benchmarks.measures import BATCH_RECORDS_100
 from benchmarks.peers import Peer
 from benchmarks.saturation_load import TAPE_FRAMES, Shape, Tape, tape
@@ -53,6 +54,9 @@ class Saturation:
     unit: str  # of what is counted
     per_answer: float  # such units
     prepare: Prepare
+    followed: bool = (
+        False  # needs a topic with a follower that has stopped; it is prepared once, and not for each round
+    )
 
 
 # ── Produce ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -255,26 +259,31 @@ def _fetched(records_size: int, aborted: int = 0) -> Shape:
     return Shape("Fetch", head, (*_FETCHED_NAMES, "records"), head.size + records_size + _BEHIND_RECORDS)
 
 
-def _reads(topic: Topic, *, size: int, offsets: int, committed: bool, aborted: int = 0) -> list[Tape]:
+def _reads(
+    topic: Topic, *, size: int, offsets: int, committed: bool = False, aborted: int = 0, follower: int | None = None
+) -> list[Tape]:
     """Fetches of `size` bytes at every so many offsets."""
     shape = _fetched(size, aborted)
 
     def read(index: int) -> Tape:
         def make(number: int) -> bytes:
             where = [(index, number % FETCHES * offsets)]
-            return frames.fetch(topic.id, where, partition_bytes=size, committed=committed)
+            return frames.fetch(topic.id, where, partition_bytes=size, committed=committed, follower=follower)
 
         return tape(shape, make, (0, 2, 2, index, 0, frames.unsigned(size + 1)), frames=FETCHES)
 
     return [read(index) for index in range(CONNECTIONS)]
 
 
-@contextlib.contextmanager
-def _hot(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
-    records = BATCH_RECORDS_100 * FETCH_BATCHES
-    wanted = records * FETCHES * CONNECTIONS
-    topics.fill(peer, topic, records=wanted, value_size=100, batch_records=BATCH_RECORDS_100)
-    yield _reads(topic, size=FETCH_SIZE, offsets=records, committed=False)
+def _hot(follower: int | None = None) -> Prepare:
+    @contextlib.contextmanager
+    def prepare(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
+        records = BATCH_RECORDS_100 * FETCH_BATCHES
+        wanted = records * FETCHES * CONNECTIONS
+        topics.fill(peer, topic, records=wanted, value_size=100, batch_records=BATCH_RECORDS_100)
+        yield _reads(topic, size=FETCH_SIZE, offsets=records, follower=follower)
+
+    return prepare
 
 
 @contextlib.contextmanager
@@ -368,7 +377,11 @@ MEASURES = (
         "produce-transactional", "150 records of 100 B per request, in an open transaction", "records",
         BATCH_RECORDS_100, _in_transaction,
     ),
-    Saturation("fetch-hot", "answers of 1 MB from the page cache, no session", "MB", FETCH_SIZE / 1e6, _hot),
+    Saturation("fetch-hot", "answers of 1 MB from the page cache, no session", "MB", FETCH_SIZE / 1e6, _hot()),
+    Saturation(
+        "fetch-follower", "the same, in the place of a follower that has stopped", "MB", FETCH_SIZE / 1e6,
+        _hot(FOLLOWER), followed=True,
+    ),
     Saturation(
         "fetch-committed", "the same, read_committed, four transactions in each answer, one aborted", "MB",
         (FETCH_SIZE + TRANSACTIONS * MARKER_SIZE) / 1e6, _committed,

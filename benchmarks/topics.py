@@ -43,10 +43,10 @@ def create(peer: Peer, partitions: int, settings: Mapping[str, str] | None = Non
     wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
     admin.create_topics([wanted], operation_timeout=LIMIT_S)[name].result(LIMIT_S)
     deadline = time.monotonic() + LIMIT_S
-    return _when_led(peer, Topic(name, _topic_id(admin, name, deadline), partitions), deadline)
+    return when_led(peer, Topic(name, topic_id(admin, name, deadline), partitions), deadline)
 
 
-def _topic_id(admin: AdminClient, name: str, deadline: float) -> uuid.UUID:
+def topic_id(admin: AdminClient, name: str, deadline: float) -> uuid.UUID:
     """The id of a topic that was just created; Apache Kafka's metadata may take a moment to show it."""
     while True:
         try:
@@ -59,7 +59,7 @@ def _topic_id(admin: AdminClient, name: str, deadline: float) -> uuid.UUID:
             time.sleep(0.05)
 
 
-def _when_led(peer: Peer, made: Topic, deadline: float) -> Topic:
+def when_led(peer: Peer, made: Topic, deadline: float) -> Topic:
     """Metadata may name the leaders before they serve; raw frames have no retries, so each partition is asked once."""
     with frames.Connection(peer.address) as connection:
         for index in range(made.partitions):

@@ -1,5 +1,6 @@
 """The saturating load: every answer is counted and compared, on a real broker; and the rules of its comparison."""
 
+import contextlib
 import io
 import os
 import socket
@@ -21,10 +22,12 @@ from benchmarks.measures import BATCH_RECORDS_100
 from benchmarks.peers import Moldau, Peer
 from benchmarks.saturation_load import IN_FLIGHT, IN_FLIGHT_BYTES, Load, Tape, tape, window_of
 from benchmarks.topics import Topic
+from moldau.testing import EnsembleMissing
 from support.brokers.processes import AnyBroker, BrokerProcess
 
-UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, CORRUPT_MESSAGE, OUT_OF_ORDER = 3, 100, 2, 45
+UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, CORRUPT_MESSAGE, OUT_OF_ORDER, NOT_LEADER_OR_FOLLOWER = 3, 100, 2, 45, 6
 EVERY = {measure.name: measure for measure in table.MEASURES}
+ON_ONE_BROKER = [measure.name for measure in table.MEASURES if not measure.followed]
 SOME_BYTES = 2_000_000
 
 
@@ -60,12 +63,45 @@ def stored(peer: Peer, topic: Topic) -> int:
         return sum(frames.check_fetched(connection.ask(request)).high_watermark for request in requests)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", ON_ONE_BROKER)
 def test_every_frame_has_its_answer(peer: Peer, target: Topic, name: str) -> None:
     with EVERY[name].prepare(peer, target) as tapes:
         answers, sent = play(peer, tapes)
         assert len(tapes) == table.CONNECTIONS
         assert answers * tapes[0].size == sent
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Iterator[saturate.Site]:
+    pytest.importorskip("kazoo", reason="needs kazoo: pip install '.[cluster]'")
+    with contextlib.ExitStack() as stack:
+        site = saturate.followed_site(EVERY["fetch-follower"], Moldau(), tmp_path, "test", lambda kind: kind)
+        try:
+            started = stack.enter_context(site)
+        except EnsembleMissing as missing:
+            pytest.skip(str(missing))
+        yield started
+
+
+def test_fetches_in_the_place_of_a_stopped_follower_are_answered(leader: saturate.Site) -> None:
+    with leader.tapes() as tapes:
+        answers, sent = play(leader.peer, tapes)
+        assert answers * tapes[0].size == sent
+
+
+def test_fetches_of_a_follower_that_the_partition_does_not_have_are_refused(peer: Peer, target: Topic) -> None:
+    with EVERY["fetch-follower"].prepare(peer, target) as tapes, pytest.raises(RefusedError) as refused:
+        play(peer, tapes)
+    assert refused.value.error == NOT_LEADER_OR_FOLLOWER
+
+
+def test_as_many_requests_as_wanted_are_sent_and_answered(peer: Peer, target: Topic) -> None:
+    with EVERY["produce-single"].prepare(peer, target) as tapes, Load(peer.address, tapes) as sender:
+        sender.answer(700)
+        sender.answer(3)
+        assert sender.answers == 703 * len(tapes)
+        assert sender.sent_bytes == 703 * sum(each.size for each in tapes)
+    assert stored(peer, target) == 703 * len(tapes)
 
 
 @pytest.mark.parametrize(("name", "spins"), [("fetch-hot", True), ("produce-100", False)])
