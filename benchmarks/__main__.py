@@ -19,6 +19,7 @@ from benchmarks import cluster as clustered
 from benchmarks import compaction as cleaning
 from benchmarks import cpu as counter
 from benchmarks import group_commit, measures, report
+from benchmarks import instructions as counting
 from benchmarks import isolation as studies
 from benchmarks import jars as kafka_jars
 from benchmarks import loading as offsets
@@ -30,6 +31,7 @@ from benchmarks import soak as soaking
 from benchmarks.compare import compare
 from benchmarks.jars import Jars
 from benchmarks.peers import ApacheKafka, FromSource, Kind, Moldau, running
+from benchmarks.saturation_measures import CONNECTIONS
 from benchmarks.spark import connector, sides
 from benchmarks.spark import measures as spark_measures
 from benchmarks.spark.compare import compare as compare_spark
@@ -197,6 +199,32 @@ def cpu(
                 )
                 table.add_row(row.name, f"{row.requests:,}", *figures)
         table.title = f"CPU of {peer.kind.name} {peer.kind.version}; {peer.rss_bytes() / measures.MIB:.0f} MB resident"
+    console.print(table)
+
+
+@app.command()
+def instructions(
+    only: Annotated[list[str] | None, typer.Option(help="A measure of saturate by name; may be repeated.")] = None,
+    source: Annotated[
+        list[Path] | None, typer.Option(help="Moldau of this source tree (a PYTHONPATH); may be repeated.")
+    ] = None,
+    requests: Annotated[int, typer.Option(min=CONNECTIONS, help="Requests per round.")] = 1_000,
+    profiles: Annotated[Path | None, typer.Option(help="Directory for callgrind's files.")] = None,
+    workdir: Workdir = None,
+) -> None:
+    """Count the instructions of a broker per request, which a busy machine does not change."""
+    wanted = saturations.chosen(only or list(counting.USUAL))
+    if missing := counting.missing_tools():
+        console.print(f"Needs {' and '.join(missing)}; on Debian and Ubuntu: apt-get install valgrind")
+        raise typer.Exit(2)
+    kinds: list[Kind] = [_of_source(each) for each in source or []] or [Moldau()]
+    table = Table("measure", "source", *(Column(name, justify="right") for name in ("one in flight", "pipelined", "±")))
+    with _scratch(workdir) as scratch, console.status("") as status:
+        for kind in kinds:
+            for row in counting.count(kind, wanted, scratch, _saying(status), requests=requests, profiles=profiles):
+                figures = (f"{row.alone:,.0f}", f"{row.pipelined:,.0f}", f"{row.spread:.1%}")
+                table.add_row(row.name, kind.version, *figures)
+    table.title = "Instructions per request, without the kernel's"
     console.print(table)
 
 
