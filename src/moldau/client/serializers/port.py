@@ -1,10 +1,14 @@
 """The port of serializers: what turns a key or a value into bytes, and back.
 
 The signatures are those of Confluent's serializers: `AvroSerializer` and its siblings fit as they are.
+
+A producer serializes the key first, then the value with that key in its context. A serializer that does not take an
+object, or bytes, raises any exception; the client adds topic, partition and offset to it. None is a record's null key
+or value (a tombstone): the serializers here turn None into null and null into None, whatever their type.
 """
 
 import dataclasses
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -31,9 +35,15 @@ class Deserializer(Protocol[T_co]):
     def __call__(self, value: bytes | None, ctx: SerializerContext, /) -> T_co: ...
 
 
+@runtime_checkable
 class Serde(Protocol[T]):
     """Both directions of one format."""
 
     def serialize(self, obj: T, ctx: SerializerContext, /) -> bytes | None: ...
 
     def deserialize(self, value: bytes | None, ctx: SerializerContext, /) -> T: ...
+
+
+# What users may say of a key or value: its type, or the object that converts it.
+SerializerKind: TypeAlias = type[T] | Serde[T] | Serializer[T]
+DeserializerKind: TypeAlias = type[T] | Serde[T] | Deserializer[T]
