@@ -8,7 +8,7 @@ or value (a tombstone): the serializers here turn None into null and null into N
 """
 
 import dataclasses
-from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -27,12 +27,13 @@ class SerializerContext:
     key: bytes | None = None  # of the record, when its value is serialized or deserialized
 
 
+# ctx is a SerializerContext; Confluent's serializers declare a class of their own, with the same attributes.
 class Serializer(Protocol[T_contra]):
-    def __call__(self, obj: T_contra, ctx: SerializerContext, /) -> bytes | None: ...
+    def __call__(self, obj: T_contra, ctx: Any, /) -> bytes | None: ...
 
 
 class Deserializer(Protocol[T_co]):
-    def __call__(self, value: bytes | None, ctx: SerializerContext, /) -> T_co: ...
+    def __call__(self, value: bytes | None, ctx: Any, /) -> T_co: ...
 
 
 @runtime_checkable

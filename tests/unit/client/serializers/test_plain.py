@@ -73,5 +73,5 @@ def test_a_value_of_another_type_is_refused(serde: Plain[Any], value: Any, reaso
 
 @pytest.mark.parametrize("serde", [LONG, INTEGER, DOUBLE], ids=repr)
 def test_numbers_of_another_length_are_refused(serde: Plain[Any]) -> None:
-    with pytest.raises(ValueError, match="has [48] bytes; these are 5"):
+    with pytest.raises(ValueError, match=r"has [48] bytes; these are 5"):
         serde.deserialize(b"12345", CONTEXT)
