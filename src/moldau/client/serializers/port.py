@@ -8,11 +8,21 @@ or value (a tombstone): the serializers here turn None into null and null into N
 """
 
 import dataclasses
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
+
+# Of keys and values: bytes or null unless the user says more. Python 3.11 knows no defaults (PEP 696), type checkers do.
+if TYPE_CHECKING:
+    import typing_extensions
+
+    K = typing_extensions.TypeVar("K", default=bytes | None)
+    V = typing_extensions.TypeVar("V", default=bytes | None)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
 
