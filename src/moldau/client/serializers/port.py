@@ -14,7 +14,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
 
-# Of keys and values: bytes or null unless the user says more. Python 3.11 knows no defaults (PEP 696), type checkers do.
+# Of keys and values: bytes or null unless the user says more. Python 3.11 has no defaults (PEP 696); checkers have.
 if TYPE_CHECKING:
     import typing_extensions
 
