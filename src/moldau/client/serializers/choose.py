@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar, get_origin
 
 from moldau.client.errors import InvalidUse
-from moldau.client.serializers.conversions import Unsupported
 from moldau.client.serializers.models import Model
 from moldau.client.serializers.plain import BYTES, DOUBLE, LONG, STRING, UUID, Plain
 from moldau.client.serializers.port import (
@@ -19,6 +18,7 @@ from moldau.client.serializers.port import (
     SerializerContext,
     SerializerKind,
 )
+from moldau.client.serializers.scalars import Unsupported
 
 T = TypeVar("T")
 

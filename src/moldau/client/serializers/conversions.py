@@ -1,145 +1,30 @@
 """Values of typed Python to values of JSON, and back: a type hint is compiled once to a pair of functions.
 
-Reading is strict: no value changes its type silently, and a problem names its field. Fields that the type does not know
-are passed over, so that a producer may add some before its consumers know them. Text of JSON is made in `models`.
+A problem names its field. Fields that a type does not know are passed over, so that a producer may add some before its
+consumers know them. Text of JSON is made in `models`.
 """
 
-import base64
-import binascii
 import dataclasses
-import datetime
 import decimal
 import enum
-import math
 import types
 import typing
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
-Json: TypeAlias = Any  # what the module json gives: dict, list, str, int, float, bool, None
-
-
-class Misfit(ValueError):
-    """A value that does not fit its type; the path of fields to it grows while the error passes them."""
-
-    def __init__(self, problem: str, path: str = "") -> None:
-        super().__init__(problem, path)
-        self.problem, self.path = problem, path
-
-    def within(self, step: str) -> "Misfit":
-        """The same problem, one level up: `step` is `name` or `[index]`."""
-        joined = step + ("" if not self.path or self.path.startswith("[") else ".") + self.path
-        return Misfit(self.problem, joined)
-
-    def __str__(self) -> str:
-        return f"field {self.path}: {self.problem}" if self.path else self.problem
-
-
-class Unsupported(TypeError):
-    """A type that has no form in JSON."""
-
-
-class Conversion(NamedTuple):
-    to_json: Callable[[Any], Json]
-    from_json: Callable[[Json], Any]
-
-
-def wrong(expected: str, value: object) -> Misfit:
-    """A problem that tells types only: values may be secret, and errors are logged."""
-    return Misfit(f"expected {expected}, not {'null' if value is None else type(value).__name__}")
-
-
-def _exactly(kind: type, name: str) -> Conversion:
-    """A type that JSON has itself."""
-
-    def check(value: Any) -> Any:
-        if type(value) is kind or (isinstance(value, kind) and not isinstance(value, bool)):
-            return value
-        raise wrong(name, value)
-
-    return Conversion(check, check)
-
-
-def _number_out(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise wrong("a number", value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise Misfit("JSON has no infinity and no NaN")
-    return value
-
-
-def _number_in(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
-        raise wrong("a number", value)
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise Misfit("the number is too large for a float")
-    return number
-
-
-def _decimal_in(value: Json) -> decimal.Decimal:
-    if isinstance(value, bool) or not isinstance(value, str | int | decimal.Decimal):
-        raise wrong("a decimal number", value)
-    try:
-        return decimal.Decimal(value)
-    except decimal.InvalidOperation:
-        raise Misfit("the text is no decimal number") from None
-
-
-def _as_text(kind: type, name: str, write: Callable[[Any], str], read: Callable[[str], Any]) -> Conversion:
-    """A type that is text in JSON."""
-
-    def to_json(value: Any) -> str:
-        if not isinstance(value, kind) or (kind is datetime.date and isinstance(value, datetime.datetime)):
-            raise wrong(name, value)
-        return write(value)
-
-    def from_json(value: Json) -> Any:
-        if not isinstance(value, str):
-            raise wrong(f"{name} as text", value)
-        try:
-            return read(value)
-        except (ValueError, binascii.Error):
-            raise Misfit(f"the text is no {name}") from None
-
-    return Conversion(to_json, from_json)
-
-
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _base64_in(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
-
-
-_decimals = _as_text(decimal.Decimal, "decimal number", str, decimal.Decimal)
-
-SCALARS: dict[object, Conversion] = {
-    str: _exactly(str, "str"),
-    int: _exactly(int, "int"),
-    bool: _exactly(bool, "bool"),
-    float: Conversion(_number_out, _number_in),
-    decimal.Decimal: Conversion(_decimals.to_json, _decimal_in),
-    datetime.datetime: _as_text(
-        datetime.datetime, "ISO 8601 datetime", datetime.datetime.isoformat, datetime.datetime.fromisoformat
-    ),
-    datetime.date: _as_text(datetime.date, "ISO 8601 date", datetime.date.isoformat, datetime.date.fromisoformat),
-    datetime.time: _as_text(datetime.time, "ISO 8601 time", datetime.time.isoformat, datetime.time.fromisoformat),
-    uuid.UUID: _as_text(uuid.UUID, "UUID", str, uuid.UUID),
-    bytes: _as_text(bytes, "base64 text", _base64, _base64_in),
-}
-KEYS = (str, datetime.datetime, datetime.date, datetime.time, uuid.UUID, decimal.Decimal)
-
-
-def _null(value: object) -> None:
-    if value is not None:
-        raise wrong("null", value)
+from moldau.client.serializers.scalars import (
+    KEYS,
+    SCALARS,
+    Conversion,
+    InvalidValue,
+    Json,
+    Unsupported,
+    enumeration,
+    literal,
+    null,
+    wrong,
+)
 
 
 def _as_is(value: Any) -> Any:
@@ -157,6 +42,17 @@ def _without_decimals(value: Json) -> Json:
     return value
 
 
+def _untyped(kind: type, exact: bool) -> Conversion:
+    """A dict or list of anything: json converts what is in it."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise wrong(kind.__name__, value)
+        return value
+
+    return Conversion(check, (lambda value: _without_decimals(check(value))) if exact else check)
+
+
 class Record:
     """A dataclass. Its fields are set after it was made, since they may mention it."""
 
@@ -172,7 +68,7 @@ class Record:
         for name, conversion, _ in self.fields:
             try:
                 found[name] = conversion.to_json(getattr(value, name))
-            except Misfit as problem:
+            except InvalidValue as problem:
                 raise problem.within(name) from None
         return found
 
@@ -184,15 +80,15 @@ class Record:
             if taken and name in value:
                 try:
                     found[name] = conversion.from_json(value[name])
-                except Misfit as problem:
+                except InvalidValue as problem:
                     raise problem.within(name) from None
         for name in self.required:
             if name not in found:
-                raise Misfit("is missing", name)
+                raise InvalidValue("is missing", name)
         try:
             return self.kind(**found)
         except (TypeError, ValueError) as error:  # its __post_init__ refuses them
-            raise Misfit(f"{self.kind.__name__} cannot be made: {error}") from error
+            raise InvalidValue(f"{self.kind.__name__} cannot be made: {error}") from error
 
 
 def is_pydantic(kind: object) -> bool:
@@ -200,16 +96,16 @@ def is_pydantic(kind: object) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate_json") and hasattr(kind, "model_dump_json")
 
 
-def pydantic_misfit(error: ValueError) -> Misfit:
+def pydantic_problem(error: ValueError) -> InvalidValue:
     """The first problem of pydantic's ValidationError, without the input."""
     problems: Callable[..., list[dict[str, Any]]] | None = getattr(error, "errors", None)
     if problems is None:
-        return Misfit(str(error))
+        return InvalidValue(str(error))
     first, *others = problems(include_url=False, include_input=False)
-    misfit = Misfit(first["msg"] + (f" (and {len(others)} more problems)" if others else ""))
+    problem = InvalidValue(first["msg"] + (f" (and {len(others)} more problems)" if others else ""))
     for step in reversed(first["loc"]):
-        misfit = misfit.within(f"[{step}]" if isinstance(step, int) else str(step))
-    return misfit
+        problem = problem.within(f"[{step}]" if isinstance(step, int) else str(step))
+    return problem
 
 
 def _pydantic(kind: Any) -> Conversion:
@@ -222,16 +118,20 @@ def _pydantic(kind: Any) -> Conversion:
         try:
             return kind.model_validate(value)
         except ValueError as error:
-            raise pydantic_misfit(error) from None
+            raise pydantic_problem(error) from None
 
     return Conversion(to_json, from_json)
 
 
 class Compiler:
-    """Compiles the hints of one root type. `exact`: some field is a Decimal, so numbers must not become floats."""
+    """Compiles the hints of one root type. `exact`: numbers with a fraction were read as Decimals, not as floats.
 
-    def __init__(self) -> None:
-        self.exact = False
+    That is needed if some field is a Decimal, and only then: `found_decimal` says so afterwards.
+    """
+
+    def __init__(self, exact: bool = False) -> None:
+        self.found_decimal = False
+        self._exact = exact
         self._records: dict[object, Record] = {}
         self._variables: dict[object, object] = {}
 
@@ -247,16 +147,18 @@ class Compiler:
 
     def _simple(self, hint: Any) -> Conversion | None:
         if hint in SCALARS:
-            self.exact = self.exact or hint is decimal.Decimal
+            self.found_decimal = self.found_decimal or hint is decimal.Decimal
             return SCALARS[hint]
         if hint is None or hint is types.NoneType:
-            return Conversion(_null, _null)
+            return Conversion(null, null)
         if hint is Any:
-            return Conversion(_as_is, _without_decimals)
+            return Conversion(_as_is, _without_decimals if self._exact else _as_is)
         if isinstance(hint, type) and issubclass(hint, enum.Enum):
-            return _enumeration(hint)
+            return enumeration(hint)
         if is_pydantic(hint):
             return _pydantic(hint)
+        if hint is dict or hint is list:
+            return _untyped(hint, self._exact)
         return None
 
     def _compound(self, origin: Any, parts: tuple[Any, ...], hint: Any) -> Conversion:
@@ -265,7 +167,7 @@ class Compiler:
         if origin in (typing.Union, types.UnionType):
             return self._union(parts)
         if origin is typing.Literal:
-            return _literal(parts)
+            return literal(parts)
         if origin in (list, Sequence):
             return self._list(parts, list)
         if origin in (set, frozenset, AbstractSet):
@@ -312,7 +214,7 @@ class Compiler:
             for way in ways:
                 try:
                     return way(value)
-                except Misfit:
+                except InvalidValue:
                     continue
             raise wrong(names, value)
 
@@ -351,7 +253,7 @@ class Compiler:
         return Conversion(lambda value: convert(value, writers), lambda value: tuple(convert(value, readers)))
 
     def _dict(self, parts: tuple[Any, ...]) -> Conversion:
-        key_hint, value_hint = parts or (str, Any)
+        key_hint, value_hint = parts or (Any, Any)
         keys, values = _keys(key_hint, self), self.compile(value_hint)
 
         def convert(value: Any, way_of_keys: Callable[[Any], Any], way: Callable[[Any], Any]) -> dict[Any, Any]:
@@ -361,7 +263,7 @@ class Compiler:
             for name, each in value.items():
                 try:
                     found[way_of_keys(name)] = way(each)
-                except Misfit as problem:
+                except InvalidValue as problem:
                     raise problem.within(f"[{name!r}]") from None
             return found
 
@@ -381,7 +283,7 @@ def _hints(kind: type) -> dict[str, Any]:
 def _step(way: Callable[[Any], Any], value: Any, index: int) -> Any:
     try:
         return way(value)
-    except Misfit as problem:
+    except InvalidValue as problem:
         raise problem.within(f"[{index}]") from None
 
 
@@ -389,37 +291,11 @@ def _each(way: Callable[[Any], Any], values: Any) -> list[Any]:
     return [_step(way, value, index) for index, value in enumerate(values)]
 
 
-def _enumeration(kind: type[enum.Enum]) -> Conversion:
-    def to_json(value: Any) -> Json:
-        if not isinstance(value, kind):
-            raise wrong(kind.__name__, value)
-        return value.value
-
-    def from_json(value: Json) -> enum.Enum:
-        try:
-            return kind(value)
-        except ValueError:
-            raise Misfit(f"the value is no {kind.__name__}") from None
-
-    return Conversion(to_json, from_json)
-
-
-def _literal(values: tuple[Any, ...]) -> Conversion:
-    allowed = {(type(value), value) for value in values}
-
-    def check(value: Any) -> Any:
-        if isinstance(value, list | dict) or (type(value), value) not in allowed:
-            raise wrong(f"one of {', '.join(map(repr, values))}", value)
-        return value
-
-    return Conversion(check, check)
-
-
 def _whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise Misfit("the name is no whole number") from None
+        raise InvalidValue("the name is no whole number") from None
 
 
 def _keys(hint: Any, compiler: Compiler) -> Conversion:

@@ -10,17 +10,9 @@ from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
-from moldau.client.serializers.conversions import (
-    Compiler,
-    Conversion,
-    Json,
-    Misfit,
-    Unsupported,
-    is_pydantic,
-    pydantic_misfit,
-    wrong,
-)
+from moldau.client.serializers.conversions import Compiler, is_pydantic, pydantic_problem
 from moldau.client.serializers.port import SerializerContext
+from moldau.client.serializers.scalars import Conversion, InvalidValue, Json, Unsupported, wrong
 
 T = TypeVar("T")
 MOST_TYPES = 1024  # of values inside untyped ones, whose conversions are remembered
@@ -36,7 +28,9 @@ class Model(Generic[T]):
             return
         compiler = Compiler()
         conversion = compiler.compile(kind)
-        decode = _EXACT.decode if compiler.exact else _DECODER.decode
+        decode = _DECODER.decode
+        if compiler.found_decimal:
+            conversion, decode = Compiler(exact=True).compile(kind), _EXACT.decode
         self._write = lambda obj: _text(conversion.to_json(obj)).encode()
         self._read = lambda value: conversion.from_json(decode(value.decode()))
 
@@ -60,7 +54,7 @@ def _pydantic(kind: Any) -> Conversion:
         try:
             return kind.model_validate_json(value)
         except ValueError as error:
-            raise pydantic_misfit(error) from None
+            raise pydantic_problem(error) from None
 
     return Conversion(write, read)
 
@@ -80,15 +74,15 @@ def _name_the_field(value: Json) -> None:
         for step, part in value.items() if isinstance(value, dict) else enumerate(value):
             try:
                 _name_the_field(part)
-            except Misfit as problem:
+            except InvalidValue as problem:
                 raise problem.within(f"[{step}]" if isinstance(step, int) else str(step)) from None
         return
     try:
         _ENCODER.encode(value)
-    except Misfit:
+    except InvalidValue:
         raise
     except ValueError as error:
-        raise Misfit(str(error)) from None
+        raise InvalidValue(str(error)) from None
 
 
 def _undeclared(value: Any) -> Json:
@@ -96,7 +90,7 @@ def _undeclared(value: Any) -> Json:
     try:
         return _conversion_of(cast(Hashable, type(value))).to_json(value)
     except Unsupported as error:
-        raise Misfit(str(error)) from None
+        raise InvalidValue(str(error)) from None
 
 
 @lru_cache(MOST_TYPES)
@@ -105,7 +99,7 @@ def _conversion_of(kind: Hashable) -> Conversion:
 
 
 def _no_constant(name: str) -> Json:
-    raise Misfit(f"JSON has no {name}")
+    raise InvalidValue(f"JSON has no {name}")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_undeclared)

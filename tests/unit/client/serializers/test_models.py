@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moldau.client.serializers.conversions import Misfit, Unsupported
 from moldau.client.serializers.models import JSON, Model
 from moldau.client.serializers.port import SerializerContext
+from moldau.client.serializers.scalars import InvalidValue, Unsupported
 
 CONTEXT = SerializerContext("orders", "value")
 T = TypeVar("T")
@@ -160,7 +160,7 @@ def test_fields_of_a_newer_producer_are_passed_over_and_defaults_fill_older_ones
 def test_a_generic_dataclass_is_read_with_its_parameter() -> None:
     raw = written(Page[Item], Page([Item("x", decimal.Decimal(1))]))
     assert read(Page[Item], raw) == Page([Item("x", decimal.Decimal(1))])
-    with pytest.raises(Misfit, match=r"^field rows\[0\]: expected int, not dict$"):
+    with pytest.raises(InvalidValue, match=r"^field rows\[0\]: expected int, not dict$"):
         read(Page[int], raw)
 
 
@@ -197,7 +197,7 @@ def test_a_generic_dataclass_is_read_with_its_parameter() -> None:
     ],
 )
 def test_what_does_not_fit_names_its_field(kind: Any, raw: str, problem: str) -> None:
-    with pytest.raises(Misfit) as raised:
+    with pytest.raises(InvalidValue) as raised:
         read(kind, raw)
     assert str(raised.value) == problem
 
@@ -218,7 +218,7 @@ def test_what_does_not_fit_names_its_field(kind: Any, raw: str, problem: str) ->
     ],
 )
 def test_what_a_producer_gives_is_checked_before_it_is_sent(kind: Any, value: Any, problem: str) -> None:
-    with pytest.raises(Misfit) as raised:
+    with pytest.raises(InvalidValue) as raised:
         written(kind, value)
     assert str(raised.value).startswith(problem)
 
@@ -239,11 +239,11 @@ def test_a_list_that_contains_itself_is_refused() -> None:
 def test_errors_do_not_tell_values() -> None:
     """They are logged, and the value may be one that was encrypted."""
     for raw in ('{"name": "x", "price": "secret"}', '{"name": 4711, "price": 1}'):
-        with pytest.raises(Misfit) as raised:
+        with pytest.raises(InvalidValue) as raised:
             read(Item, raw)
         assert "secret" not in str(raised.value)
         assert "4711" not in str(raised.value)
-    with pytest.raises(Misfit) as raised:
+    with pytest.raises(InvalidValue) as raised:
         read(Cart, '{"owner": "secret", "lines": []}')
     assert "field owner" in str(raised.value)
     assert "secret" not in str(raised.value)
@@ -277,7 +277,7 @@ def test_a_dataclass_may_refuse_its_fields() -> None:
                 raise ValueError("number must not be negative")
 
     assert read(Positive, '{"number": 1}') == Positive(1)
-    with pytest.raises(Misfit, match="Positive cannot be made: number must not be negative"):
+    with pytest.raises(InvalidValue, match="Positive cannot be made: number must not be negative"):
         read(Positive, '{"number": -1}')
 
 
@@ -287,11 +287,11 @@ def test_pydantic_models_keep_their_aliases_and_validators() -> None:
     assert read(Cart, written(Cart, cart)) == cart
     assert read(list[Cart], written(list[Cart], [cart])) == [cart]
     assert read(Shipment, written(Shipment, Shipment(cart))) == Shipment(cart)
-    with pytest.raises(Misfit, match=r"^field lines\[0\]\.lineName: Field required \(and 1 more problems\)$"):
+    with pytest.raises(InvalidValue, match=r"^field lines\[0\]\.lineName: Field required \(and 1 more problems\)$"):
         read(Cart, json.dumps({"owner": str(cart.owner), "lines": [{}]}))
-    with pytest.raises(Misfit, match=r"^field cart\.owner: Field required"):
+    with pytest.raises(InvalidValue, match=r"^field cart\.owner: Field required"):
         read(Shipment, '{"cart": {"lines": []}}')
-    with pytest.raises(Misfit, match="expected Cart, not dict"):
+    with pytest.raises(InvalidValue, match="expected Cart, not dict"):
         written(Cart, {})
 
 
