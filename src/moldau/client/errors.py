@@ -46,6 +46,7 @@ class KafkaFailure(ClientError):
     def __init__(self, name: str, problem: str, *, retriable: bool = False, fatal: bool = False) -> None:
         super().__init__(f"{problem} ({name})" if problem else name)
         self.name = name
+        self.problem = problem
         self.retriable = retriable
         self.fatal = fatal
 

@@ -55,7 +55,7 @@ def _complete(ctx: typer.Context, incomplete: str, ask: Callable[["Target"], Ite
     from confluent_kafka import KafkaException
 
     from moldau.client.admin.target import Target
-    from moldau.tools.common.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
+    from moldau.client.settings import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
 
     typed = ctx.params.get("bootstrap") or ctx.find_root().params.get("bootstrap")
     target = Target(typed or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP)

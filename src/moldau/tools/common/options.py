@@ -11,14 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from moldau.client.admin.target import Target
+from moldau.client.settings import BOOTSTRAP_PROPERTY, BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, PROFILE_VARIABLE
 from moldau.tools.common.failure import misused, split_pair
 from moldau.tools.common.hints import remember_bootstrap
 from moldau.tools.common.profiles import expand
-
-DEFAULT_BOOTSTRAP = "localhost:9092"
-BOOTSTRAP_VARIABLE = "MOLDAU_BOOTSTRAP"
-BOOTSTRAP_PROPERTY = "bootstrap.servers"
-
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
 
@@ -66,10 +62,10 @@ Profile = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
-        envvar="MOLDAU_PROFILE",
+        envvar=PROFILE_VARIABLE,
         show_envvar=False,
         help="Properties of ~/.config/moldau/NAME.properties, a private file.",
-        show_default="MOLDAU_PROFILE",
+        show_default=PROFILE_VARIABLE,
         rich_help_panel=PANEL,
     ),
 ]

@@ -12,10 +12,11 @@ import typer
 
 from moldau.client.admin.reachability import check_reachable
 from moldau.client.admin.target import Target
+from moldau.client.settings import DEFAULT_BOOTSTRAP
 from moldau.tools.broker.launch import UP_DIRECTORY
 from moldau.tools.common.app import App
 from moldau.tools.common.failure import OK, CommandError, misused, note, split_pair
-from moldau.tools.common.options import DEFAULT_BOOTSTRAP, Bootstrap, Output, OutputOption, Shared
+from moldau.tools.common.options import Bootstrap, Output, OutputOption, Shared
 from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.pipeline.show import (
     DRY_RUN_COLUMNS,
