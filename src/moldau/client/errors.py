@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from moldau.base.errors import WireError
 from moldau.base.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -37,18 +38,29 @@ class TimedOut(ClientError, TimeoutError):
 
 
 class BufferFull(TimedOut):
-    """The producer's buffer had no room within `max_block`: brokers take less than is sent, or are away."""
+    """The producer's buffer had no room within `max_block`: brokers take less than is sent, or are away.
+
+    `sent` is the number of records of a `send_many` that were sent before.
+    """
+
+    sent = 0
 
 
 class KafkaFailure(ClientError):
-    """An error that a broker or librdkafka reported."""
+    """An error that a broker or librdkafka reported.
 
-    def __init__(self, name: str, problem: str, *, retriable: bool = False, fatal: bool = False) -> None:
+    `abortable`: the open transaction cannot be committed; after its abort it can be tried again.
+    """
+
+    def __init__(
+        self, name: str, problem: str, *, retriable: bool = False, fatal: bool = False, abortable: bool = False
+    ) -> None:
         super().__init__(f"{problem} ({name})" if problem else name)
         self.name = name
         self.problem = problem
         self.retriable = retriable
         self.fatal = fatal
+        self.abortable = abortable
 
 
 class Fenced(KafkaFailure):
@@ -63,6 +75,18 @@ class NotAuthorized(KafkaFailure):
     """The principal lacks a right."""
 
 
+class RecordTooLarge(KafkaFailure):
+    """A record, or a batch of them, is larger than the client or the topic allows."""
+
+
+class UnknownTopicOrPartition(KafkaFailure):
+    """The cluster has no such topic or partition."""
+
+
+class Aborted(KafkaFailure):
+    """A record was dropped before it was written: its transaction was aborted, or its producer closed."""
+
+
 class DeliveryFailed(ClientError):
     """Records that were sent could not be written. `errors` has the first ones, `count` is their number."""
 
@@ -72,6 +96,7 @@ class DeliveryFailed(ClientError):
         self.count = count
         self.errors = errors
         self.retriable = all(error.retriable for error in errors)
+        self.fatal = any(error.fatal for error in errors)
 
 
 class SerializationFailed(ClientError, ValueError):
@@ -86,21 +111,83 @@ class DeserializationFailed(ClientError, ValueError):
         self.field, self.partition, self.offset, self.reason = field, partition, offset, reason
 
 
-AUTHENTICATION = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "ILLEGAL_SASL_STATE", "_SSL"}
-FENCING = {"_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "FENCED_INSTANCE_ID", "_STATE_FENCED"}
+KINDS: dict[str, type[KafkaFailure]] = {
+    "FENCED": Fenced,
+    "FENCED_INSTANCE_ID": Fenced,
+    "INVALID_PRODUCER_EPOCH": Fenced,
+    "PRODUCER_FENCED": Fenced,
+    "AUTHENTICATION": AuthenticationFailed,
+    "ILLEGAL_SASL_STATE": AuthenticationFailed,
+    "SASL_AUTHENTICATION_FAILED": AuthenticationFailed,
+    "SSL": AuthenticationFailed,
+    "UNSUPPORTED_SASL_MECHANISM": AuthenticationFailed,
+    "CLUSTER_AUTHORIZATION_FAILED": NotAuthorized,
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": NotAuthorized,
+    "GROUP_AUTHORIZATION_FAILED": NotAuthorized,
+    "TOPIC_AUTHORIZATION_FAILED": NotAuthorized,
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": NotAuthorized,
+    "MESSAGE_TOO_LARGE": RecordTooLarge,
+    "RECORD_LIST_TOO_LARGE": RecordTooLarge,
+    "UNKNOWN_PARTITION": UnknownTopicOrPartition,
+    "UNKNOWN_TOPIC": UnknownTopicOrPartition,
+    "UNKNOWN_TOPIC_ID": UnknownTopicOrPartition,
+    "UNKNOWN_TOPIC_OR_PARTITION": UnknownTopicOrPartition,
+    "PURGE_INFLIGHT": Aborted,
+    "PURGE_QUEUE": Aborted,
+}
+# Errors of librdkafka's own that pass; the broker's are in the table of protocol errors.
+PASSING = {
+    "ALL_BROKERS_DOWN",
+    "DESTROY_BROKER",
+    "MSG_TIMED_OUT",
+    "NOENT",
+    "OUTDATED",
+    "PURGE_INFLIGHT",
+    "PURGE_QUEUE",
+    "QUEUE_FULL",
+    "RESOLVE",
+    "RETRY",
+    "TIMED_OUT",
+    "TIMED_OUT_QUEUE",
+    "TRANSPORT",
+    "UNKNOWN_TOPIC",
+    "WAIT_COORD",
+}
+PROBLEMS = {
+    "MSG_TIMED_OUT": "not delivered within the delivery timeout",
+    "PURGE_INFLIGHT": "dropped before it was acknowledged: the transaction was aborted, or the producer closed",
+    "PURGE_QUEUE": "dropped before it was sent: the transaction was aborted, or the producer closed",
+}
+PREFIXES = ("Unable to produce message: ", "Failed to get metadata: ", "Local: ", "Broker: ")
 
 
-def client_error(error: "KafkaException | KafkaError") -> KafkaFailure:
-    """An error of librdkafka as one of this library."""
+def client_error(error: "KafkaException | KafkaError", about: str = "") -> KafkaFailure:
+    """An error of librdkafka as one of this library; `about` says what it happened to."""
     inner: KafkaError = error.args[0] if isinstance(error, Exception) and error.args else error  # type: ignore[assignment]
-    name, problem = inner.name(), inner.str()
-    for prefix in ("Local: ", "Broker: "):
+    name, retriable = _identify(inner)
+    problem = PROBLEMS.get(name) or inner.str()
+    for prefix in PREFIXES:
         problem = problem.removeprefix(prefix)
-    kind = KafkaFailure
-    if name in FENCING:
-        kind = Fenced
-    elif name in AUTHENTICATION:
-        kind = AuthenticationFailed
-    elif name.endswith("AUTHORIZATION_FAILED"):
-        kind = NotAuthorized
-    return kind(name.lstrip("_"), problem.rstrip(". "), retriable=inner.retriable(), fatal=inner.fatal())
+    problem = problem.rstrip(". ")
+    abortable = inner.txn_requires_abort()
+    # The epoch of a transaction that timed out is stale too; an abort makes it good again.
+    kind = KafkaFailure if abortable and KINDS.get(name) is Fenced else KINDS.get(name, KafkaFailure)
+    return kind(
+        name,
+        f"{about}: {problem}" if about else problem,
+        retriable=(retriable or inner.retriable() or abortable) and not inner.fatal(),
+        fatal=inner.fatal(),
+        abortable=abortable,
+    )
+
+
+def _identify(error: "KafkaError") -> tuple[str, bool]:
+    """Kafka's name of the error, and whether it passes."""
+    if error.code() > 0:
+        try:
+            known = WireError(error.code())
+        except ValueError:  # an API that Moldau does not have
+            return error.name(), False
+        return known.name, known.retriable
+    name = error.name().lstrip("_")
+    return name, name in PASSING

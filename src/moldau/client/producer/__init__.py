@@ -1,0 +1,1 @@
+"""Producer and AsyncProducer: records to topics over librdkafka, with typed outcomes."""
