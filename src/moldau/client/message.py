@@ -1,78 +1,108 @@
-"""A record as a consumer gets it. Key and value are deserialized when they are first read."""
+"""A record as a consumer gets it. Everything is read from librdkafka's message when it is first asked for."""
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from moldau.base.ids import Offset, TopicPartition
+from moldau.base.ids import NO_TIMESTAMP, Offset, TopicPartition
 from moldau.client.errors import ClientError, DeserializationFailed
-from moldau.client.serializers.port import Deserializer, Headers, SerializerContext
+from moldau.client.serializers.choose import raw
+from moldau.client.serializers.port import Deserializer, Headers, K, SerializerContext, V
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    from confluent_kafka import Message as KafkaMessage
 
 _UNREAD: Any = object()
+
+
+class Deserializers(NamedTuple):
+    """Of a consumer's keys and values."""
+
+    key: Deserializer[Any] = raw
+    value: Deserializer[Any] = raw
 
 
 class Message(Generic[K, V]):
     """One record of a partition: topic, partition, offset, timestamp (ms), headers, key and value."""
 
-    __slots__ = (
-        "_key",
-        "_key_deserializer",
-        "_value",
-        "_value_deserializer",
-        "headers",
-        "leader_epoch",
-        "offset",
-        "partition",
-        "raw_key",
-        "raw_value",
-        "timestamp",
-        "topic",
-    )
+    __slots__ = ("_deserializers", "_key", "_record", "_value", "is_done")
 
-    def __init__(
-        self,
+    def __init__(self, record: "KafkaMessage", deserializers: Deserializers) -> None:
+        self._record = record
+        self._deserializers = deserializers
+        self._key: K = _UNREAD
+        self._value: V = _UNREAD
+        self.is_done = False
+
+    @classmethod
+    def of(
+        cls,
         topic: str,
         partition: int,
         offset: Offset,
-        timestamp: int,
-        raw_key: bytes | None,
-        raw_value: bytes | None,
-        headers: Headers,
-        key_deserializer: Deserializer[K],
-        value_deserializer: Deserializer[V],
-        leader_epoch: int | None = None,
-    ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.timestamp = timestamp
-        self.raw_key = raw_key
-        self.raw_value = raw_value
-        self.headers = headers
-        self.leader_epoch = leader_epoch
-        self._key_deserializer = key_deserializer
-        self._value_deserializer = value_deserializer
-        self._key: K = _UNREAD
-        self._value: V = _UNREAD
+        *,
+        key: bytes | None = None,
+        value: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: int = NO_TIMESTAMP,
+        deserializers: Deserializers = Deserializers(),  # noqa: B008  # an immutable value
+    ) -> "Message[K, V]":
+        """A message that no broker sent, for tests of handlers."""
+        from confluent_kafka import TIMESTAMP_CREATE_TIME
+        from confluent_kafka import Message as KafkaMessage
+
+        stamp = (TIMESTAMP_CREATE_TIME, timestamp)
+        record = KafkaMessage(topic, partition, offset, key, value, list(headers or ()), None, stamp)
+        return cls(record, deserializers)
+
+    @property
+    def topic(self) -> str:
+        return self._record.topic()  # type: ignore[return-value]  # None only in messages that are errors
+
+    @property
+    def partition(self) -> int:
+        return self._record.partition()  # type: ignore[return-value]  # likewise
+
+    @property
+    def offset(self) -> Offset:
+        return self._record.offset()  # type: ignore[return-value]  # likewise
 
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
     @property
+    def timestamp(self) -> int:
+        """Milliseconds since the Unix epoch; -1 if the record has none."""
+        return self._record.timestamp()[1]
+
+    @property
+    def leader_epoch(self) -> int | None:
+        return self._record.leader_epoch()
+
+    @property
+    def raw_key(self) -> bytes | None:
+        return self._record.key()
+
+    @property
+    def raw_value(self) -> bytes | None:
+        return self._record.value()
+
+    @property
+    def headers(self) -> Headers:
+        return self._record.headers() or []  # type: ignore[return-value]  # a list when it comes from a broker
+
+    @property
     def key(self) -> K:
         """The key; raises `DeserializationFailed` if it cannot be read."""
         if self._key is _UNREAD:
-            self._key = self._deserialize(self._key_deserializer, self.raw_key, "key")
+            self._key = self._deserialize(self._deserializers.key, self.raw_key, "key")
         return self._key
 
     @property
     def value(self) -> V:
         """The value; raises `DeserializationFailed` if it cannot be read."""
         if self._value is _UNREAD:
-            self._value = self._deserialize(self._value_deserializer, self.raw_value, "value")
+            self._value = self._deserialize(self._deserializers.value, self.raw_value, "value")
         return self._value
 
     @property
@@ -86,10 +116,12 @@ class Message(Generic[K, V]):
                 continue
         return found
 
-    def _deserialize(self, deserializer: Deserializer[Any], raw: bytes | None, field: Any) -> Any:
+    def _deserialize(self, deserializer: Deserializer[Any], data: bytes | None, field: Any) -> Any:
+        if deserializer is raw:
+            return data
         context = SerializerContext(self.topic, field, self.headers, None if field == "key" else self.raw_key)
         try:
-            return deserializer(raw, context)
+            return deserializer(data, context)
         except ClientError:
             raise
         except Exception as error:  # a deserializer of the user's, or of another library

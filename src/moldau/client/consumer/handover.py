@@ -1,0 +1,245 @@
+"""Handover: what the poll thread and the body share, under one lock. Knows neither librdkafka nor commits.
+
+The poll thread puts runs of messages, assigns and revokes partitions; any other thread takes messages. The lock is
+reentrant, so that a signal handler may call `wakeup` wherever it interrupts its thread.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from moldau.base.ids import Offset, TopicPartition
+from moldau.client.consumer.buffers import Buffer, Run
+from moldau.client.consumer.progress import Progress
+from moldau.client.errors import Closed
+from moldau.client.message import Deserializers, Message
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message as KafkaMessage
+
+AnyMessage = Message[Any, Any]
+CHECK_S = 0.1  # between two looks at messages in hand
+
+
+class Handover:
+    """Messages that came, messages in hand, and the partitions that are assigned."""
+
+    def __init__(self, most_messages: int, most_bytes: int, deserializers: Deserializers) -> None:
+        self.changed = threading.Condition()
+        self.buffer: Buffer[KafkaMessage] = Buffer(most_messages, most_bytes)
+        self._deserializers = deserializers
+        self._progress: dict[TopicPartition, Progress[AnyMessage]] = {}
+        self._seeks: dict[TopicPartition, Offset] = {}  # asked for, and not applied yet by the poll thread
+        self._listeners: list[Callable[[], None]] = []
+        self._failure: BaseException | None = None
+        self._problem: BaseException | None = None  # raised once
+        self._woken = False
+        self._closed = False
+        self._revoking = False
+        self._waiting = 0
+
+    # ── the body ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def take(self, most: int, timeout: float | None) -> list[AnyMessage]:
+        """Up to `most` messages; empty when the time is over, or after `wakeup`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.changed:
+            while True:
+                self._check()
+                if self._woken:
+                    self._woken = False
+                    return []
+                slices = self.buffer.peek(most)
+                if slices:
+                    break
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return []
+                self._wait(left)
+            was_full = self.buffer.full
+            found: list[AnyMessage] = []
+            for part in slices:
+                messages = [Message[Any, Any](record, self._deserializers) for record in part.messages]
+                # First the progress: should Ctrl-C come in between, the messages are handed out again.
+                self._progress[part.run.partition].hand_out(messages)
+                found += messages
+            self.buffer.remove(slices)
+            if was_full:
+                self.changed.notify_all()
+            return found
+
+    def done(self, messages: Iterable[AnyMessage]) -> None:
+        for message in messages:
+            message.is_done = True
+        if self._revoking:
+            with self.changed:
+                self.changed.notify_all()
+
+    def rewind(self, messages: Iterable[AnyMessage]) -> None:
+        """Hand these messages, and those that follow, out again. Those of partitions that are gone are left out."""
+        with self.changed:
+            lowest: dict[TopicPartition, Offset] = {}
+            for message in messages:
+                tp = message.topic_partition
+                lowest[tp] = min(message.offset, lowest.get(tp, message.offset))
+            for tp, offset in lowest.items():
+                if tp in self._progress:
+                    self._progress[tp].rewind(offset)
+                    self._seeks[tp] = offset
+            self.buffer.drop(lowest.keys())
+            self.changed.notify_all()
+
+    def seek(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Go on at these offsets; negative ones are librdkafka's for the beginning and the end."""
+        with self.changed:
+            for tp, offset in offsets.items():
+                self._progress[tp].seek(offset if offset >= 0 else None)
+                self._seeks[tp] = offset
+            self.buffer.drop(offsets.keys())
+            self.changed.notify_all()
+
+    def wakeup(self) -> None:
+        """End the `take` that waits, or else the next one."""
+        self._woken = True
+        with self.changed:
+            self.changed.notify_all()
+        self._tell()
+
+    def committable(self) -> dict[TopicPartition, Offset]:
+        """Of each partition of which something was handed out, the first offset that is not done."""
+        with self.changed:
+            found = {tp: progress.committable for tp, progress in self._progress.items()}
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def positions(self) -> dict[TopicPartition, Offset]:
+        """Of each partition of which something was handed out, the offset after it."""
+        with self.changed:
+            found = {tp: progress.position for tp, progress in self._progress.items()}
+        return {tp: offset for tp, offset in found.items() if offset is not None}
+
+    def assignment(self) -> set[TopicPartition]:
+        with self.changed:
+            return set(self._progress)
+
+    def in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> list[AnyMessage]:
+        """Messages that are handed out and not done."""
+        with self.changed:
+            wanted = self._progress if partitions is None else partitions
+            found = [self._progress[tp].in_hand() for tp in wanted if tp in self._progress]
+        return [message for messages in found for message in messages]
+
+    def add_listener(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call it, from any thread, whenever `take` may have an outcome. Returns what removes it."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    # ── the poll thread ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def put(self, runs: Sequence[Run["KafkaMessage"]]) -> None:
+        """Add messages; those of partitions that are gone, or about to be sought in, are dropped."""
+        with self.changed:
+            self.buffer.add(
+                [run for run in runs if run.partition in self._progress and run.partition not in self._seeks]
+            )
+            if self._waiting:
+                self.changed.notify_all()
+        self._tell()
+
+    def owner(self, partition: TopicPartition) -> object:
+        """Changes whenever the partition is assigned anew; None while it is not assigned."""
+        return self._progress.get(partition)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        with self.changed:
+            self._progress |= {tp: Progress() for tp in partitions}
+            self.changed.notify_all()
+
+    def revoke(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing of these partitions any more."""
+        with self.changed:
+            self.buffer.drop(partitions)
+            for tp in partitions:
+                self._seeks.pop(tp, None)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        with self.changed:
+            for tp in partitions:
+                self._progress.pop(tp, None)
+                self._seeks.pop(tp, None)
+            self.changed.notify_all()
+
+    def wait_until_done(
+        self, partitions: Collection[TopicPartition], timeout: float, meanwhile: Callable[[], None]
+    ) -> bool:
+        """Wait until no message of these partitions is in hand; calls `meanwhile` every now and then."""
+        deadline = time.monotonic() + timeout
+        self._revoking = True
+        try:
+            while self.in_hand(partitions) and not self._closed:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                meanwhile()
+                with self.changed:
+                    self.changed.wait(min(left, CHECK_S))
+            return not self.in_hand(partitions)
+        finally:
+            self._revoking = False
+
+    def wait_for_room(self, timeout: float) -> None:
+        """Wait until the body has taken something, or anything else changed."""
+        with self.changed:
+            if self.buffer.full and not self._closed:
+                self.changed.wait(timeout)
+
+    def due_seeks(self) -> dict[TopicPartition, Offset]:
+        return dict(self._seeks)
+
+    def sought(self, partition: TopicPartition, offset: Offset) -> None:
+        """A seek was applied; a later one stays."""
+        with self.changed:
+            if self._seeks.get(partition) == offset:
+                del self._seeks[partition]
+
+    def fail(self, failure: BaseException) -> None:
+        """Let every `take` from now on raise this."""
+        with self.changed:
+            self._failure = self._failure or failure
+            self.changed.notify_all()
+        self._tell()
+
+    def report(self, problem: BaseException) -> None:
+        """Let the next `take` raise this, once."""
+        with self.changed:
+            self._problem = self._problem or problem
+            self.changed.notify_all()
+        self._tell()
+
+    def close(self) -> None:
+        with self.changed:
+            self._closed = True
+            self.changed.notify_all()
+        self._tell()
+
+    # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed("the consumer was closed")
+        if self._failure is not None:
+            raise self._failure
+        if self._problem is not None:
+            problem, self._problem = self._problem, None
+            raise problem
+
+    def _wait(self, timeout: float | None) -> None:
+        self._waiting += 1
+        try:
+            self.changed.wait(timeout)
+        finally:
+            self._waiting -= 1
+
+    def _tell(self) -> None:
+        for listener in list(self._listeners):
+            listener()

@@ -1,0 +1,142 @@
+"""Options of a consumer, checked, and as librdkafka's configuration. Connects to nothing."""
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from moldau.client.consumer.rebalances import RebalanceListener
+from moldau.client.errors import InvalidUse
+from moldau.client.message import Deserializers, Message
+from moldau.client.settings import Properties, read_settings
+
+Delivery: TypeAlias = Literal["at-least-once", "at-most-once", "exactly-once"]
+Start: TypeAlias = Literal["earliest", "latest", "error"]
+Protocol: TypeAlias = Literal["classic", "consumer"]
+CommitMode: TypeAlias = Literal["auto", "manual"]
+Topics: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
+Where: TypeAlias = Mapping[str, object] | Callable[[Message[Any, Any]], bool]
+
+BUFFER_MESSAGES = 10_000
+BUFFER_BYTES = 64 << 20
+COMMIT_INTERVAL_S = 1.0
+MAX_POLL_INTERVAL_MS = 300_000
+PATIENCE = 0.8  # of max.poll.interval.ms: how long a revocation waits for messages in hand
+
+OWNED = {
+    "enable.auto.commit": "use commit and commit_interval",
+    "enable.auto.offset.store": "use commit and commit_interval",
+    "auto.commit.interval.ms": "use commit_interval",
+    "enable.partition.eof": "use lag()",
+}
+# librdkafka prefetches; what it has is dropped when partitions are paused.
+DEFAULTS: Mapping[str, object] = {"queued.max.messages.kbytes": BUFFER_BYTES >> 10, "fetch.wait.max.ms": 100}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """What a consumer's engine needs to know."""
+
+    configuration: Mapping[str, object]  # librdkafka's
+    topics: tuple[str, ...] = ()  # patterns begin with ^
+    group: str | None = None
+    delivery: Delivery = "at-least-once"
+    start: Start = "earliest"
+    auto_commit: bool = True
+    commit_interval_s: float = COMMIT_INTERVAL_S
+    buffer_messages: int = BUFFER_MESSAGES
+    buffer_bytes: int = BUFFER_BYTES
+    deserializers: Deserializers = field(default_factory=Deserializers)
+    where: Where | None = None
+    listener: RebalanceListener = field(default_factory=RebalanceListener)
+
+    @property
+    def incremental(self) -> bool:
+        """Whether partitions come and go one by one, not all at once."""
+        strategy = str(self.configuration.get("partition.assignment.strategy", ""))
+        return self.configuration.get("group.protocol") == "consumer" or "cooperative" in strategy
+
+    @property
+    def max_poll_interval_s(self) -> float:
+        return int(str(self.configuration.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))) / 1000
+
+
+def read_options(
+    bootstrap: str | None,
+    topics: Sequence[Topics],
+    *,
+    group: str | None = None,
+    delivery: Delivery = "at-least-once",
+    start: Start = "earliest",
+    protocol: Protocol = "classic",
+    commit: CommitMode = "auto",
+    commit_interval: float = COMMIT_INTERVAL_S,
+    instance_id: str | None = None,
+    buffer_messages: int = BUFFER_MESSAGES,
+    buffer_bytes: int = BUFFER_BYTES,
+    deserializers: Deserializers = Deserializers(),  # noqa: B008  # an immutable value
+    where: Where | None = None,
+    listener: RebalanceListener | None = None,
+    client_id: str | None = None,
+    properties: Properties = None,
+    on_stats: Callable[[str], None] | None = None,
+) -> ConsumerOptions:
+    """Check the arguments of a consumer, and make them librdkafka's configuration."""
+    _check_choice("delivery", delivery, ("at-least-once", "at-most-once", "exactly-once"))
+    _check_choice("start", start, ("earliest", "latest", "error"))
+    _check_choice("protocol", protocol, ("classic", "consumer"))
+    _check_choice("commit", commit, ("auto", "manual"))
+    if group is None and delivery != "at-least-once":
+        raise InvalidUse(f"delivery={delivery!r} needs a group: without one nothing is committed")
+    if buffer_messages < 1 or buffer_bytes < 1 or commit_interval <= 0:
+        raise InvalidUse("buffer_messages, buffer_bytes and commit_interval must be positive")
+    settings = read_settings(bootstrap, properties)
+    given = {
+        "group.id": group if group is not None else settings.properties.get("group.id"),
+        "group.instance.id": instance_id,
+        "group.protocol": protocol if protocol != "classic" else None,
+        "auto.offset.reset": start,
+        "client.id": client_id,
+        "stats_cb": on_stats,
+    }
+    fixed = {"enable.auto.commit": False, "enable.auto.offset.store": False}
+    named = given["group.id"]
+    if named is None:
+        given["group.id"] = f"moldau-no-group-{uuid.uuid4()}"  # librdkafka wants one; nothing is asked about it
+    return ConsumerOptions(
+        configuration=settings.configuration(DEFAULTS, {**given, **fixed}, OWNED),
+        topics=read_topics(topics),
+        group=None if named is None else str(named),
+        delivery=delivery,
+        start=start,
+        auto_commit=commit == "auto" and delivery != "exactly-once" and named is not None,
+        commit_interval_s=commit_interval,
+        buffer_messages=buffer_messages,
+        buffer_bytes=buffer_bytes,
+        deserializers=deserializers,
+        where=where,
+        listener=listener or RebalanceListener(),
+    )
+
+
+def read_topics(topics: Sequence[Topics]) -> tuple[str, ...]:
+    """Names and patterns as librdkafka takes them: a pattern begins with ^."""
+    found: list[str] = []
+    for each in topics:
+        if isinstance(each, str):
+            found.append(each)
+        elif isinstance(each, re.Pattern):
+            found.append(f"^{each.pattern.removeprefix('^')}")
+        elif isinstance(each, Iterable):
+            found += read_topics(tuple(each))
+        else:
+            raise InvalidUse(f"{each!r} is no topic: give names, or patterns made by re.compile")
+    if "" in found:
+        raise InvalidUse("a topic's name cannot be empty")
+    return tuple(dict.fromkeys(found))
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidUse(f"{name}={value!r} is not known; it is one of {', '.join(choices)}")

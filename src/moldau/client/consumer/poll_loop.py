@@ -1,0 +1,325 @@
+"""PollLoop: the thread that owns librdkafka's consumer. It polls whatever the body does, so membership never depends
+on how long a message takes.
+
+librdkafka's Python binding lets one thread at a time into a consumer, and another one may wait for long. So all calls
+are made here, and other threads send functions (`call`).
+"""
+
+import collections
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar
+
+from moldau.base.ids import TopicPartition
+from moldau.client.consumer.buffers import Run
+from moldau.client.consumer.commits import Commits, OffsetAndMetadata
+from moldau.client.consumer.handover import Handover
+from moldau.client.consumer.options import ConsumerOptions
+from moldau.client.consumer.rebalances import Rebalances, kafka_partitions
+from moldau.client.errors import AuthenticationFailed, Closed, NotAuthorized, client_error
+from moldau.client.settings import build
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer as KafkaConsumer
+    from confluent_kafka import KafkaError
+    from confluent_kafka import Message as KafkaMessage
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CHUNK = 1000  # most messages that are handed over at once
+POLL_S = 0.05  # longest poll, and so the longest wait of a call from another thread
+BUSY_POLL_S = 0.002  # while calls come
+BUSY_S = 1.0
+ROOM_S = 1.0  # how long a full buffer is waited for before partitions are paused, which drops what is prefetched
+CLOSE_S = 10.0
+
+PASSING = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE", "_TIMED_OUT"}
+
+
+class PollLoop:
+    """Polls, hands messages over, commits, and pauses partitions while the buffer is full."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        handover: Handover,
+        commits: Commits,
+        rebalances: Rebalances,
+        committable: Callable[[], dict[TopicPartition, OffsetAndMetadata]],
+        start: Callable[["KafkaConsumer"], None],
+    ) -> None:
+        self._options = options
+        self._handover = handover
+        self._commits = commits
+        self._rebalances = rebalances
+        self._committable = committable
+        self._start = start
+        self._calls: collections.deque[tuple[Callable[[KafkaConsumer], object], Future[object]]] = collections.deque()
+        self._busy_until = 0.0
+        self._full_since: float | None = None
+        self._throttled = False
+        self._paused: set[TopicPartition] = set()  # by the user
+        self._next_commit = 0.0
+        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}  # asked for by this loop
+        self._unreachable = False
+        self._stopping = False
+        self._ended = False
+        self._close_by = 0.0
+        self._consumer: KafkaConsumer | None = None
+        self._thread: threading.Thread | None = None
+        rebalances.paused = lambda partitions: [tp for tp in partitions if self._throttled or tp in self._paused]
+
+    # ── any thread ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        from confluent_kafka import Consumer as KafkaConsumer
+
+        configuration = {**self._options.configuration, "error_cb": self._error, "on_commit": self._commits.answer}
+        self._consumer = build(KafkaConsumer, configuration)
+        self._thread = threading.Thread(target=self._run, name="moldau-consumer", daemon=True)
+        self._thread.start()
+
+    @property
+    def inside(self) -> bool:
+        """Whether the caller runs in the poll thread, such as a rebalance listener."""
+        return self._thread is not None and threading.get_ident() == self._thread.ident
+
+    @property
+    def throttled(self) -> bool:
+        """Whether partitions are paused because the buffer is full."""
+        return self._throttled
+
+    def call(self, function: Callable[["KafkaConsumer"], T]) -> T:
+        """Run it in the poll thread, between two polls, and return its result."""
+        if self.inside:
+            assert self._consumer is not None
+            return function(self._consumer)
+        outcome: Future[T] = Future()
+        self._calls.append((function, outcome))  # type: ignore[arg-type]
+        if self._ended:
+            self._refuse_calls()
+        self.nudge()
+        return outcome.result()
+
+    def nudge(self) -> None:
+        """There is something to do, and more may follow: poll only shortly for a while."""
+        self._busy_until = time.monotonic() + BUSY_S
+        with self._handover.changed:
+            self._handover.changed.notify_all()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = set(partitions)
+        with self._handover.changed:
+            self._paused |= wanted
+            self._handover.buffer.hold(wanted)
+        self.call(lambda consumer: consumer.pause(kafka_partitions(self._owned(wanted))))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = set(partitions)
+        with self._handover.changed:
+            self._paused -= wanted
+            self._handover.buffer.release(wanted)
+            self._handover.changed.notify_all()
+        self.call(lambda consumer: None if self._throttled else consumer.resume(kafka_partitions(self._owned(wanted))))
+
+    def paused(self) -> set[TopicPartition]:
+        return set(self._paused)
+
+    def stop(self, timeout: float) -> bool:
+        """Commit what is done, leave the group, end the thread; whether it ended in time."""
+        self._rebalances.closing = True
+        self._close_by = time.monotonic() + timeout
+        self._stopping = True
+        self.nudge()
+        if self._thread is not None and not self.inside:
+            self._thread.join(timeout)
+            return not self._thread.is_alive()
+        return True
+
+    # ── the thread ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        consumer = self._consumer
+        assert consumer is not None
+        try:
+            self._start(consumer)
+            while not self._stopping:
+                self._step(consumer)
+        except Exception as error:  # noqa: BLE001  # the body must learn of it, or it would wait for ever
+            failure = _as_client_error(error)
+            self._handover.fail(failure)
+            self._keep_answering(consumer, failure)
+        finally:
+            self._end(consumer)
+
+    def _keep_answering(self, consumer: "KafkaConsumer", failure: Exception) -> None:
+        """After a failure: calls are still served until the consumer is closed."""
+        while not self._stopping:
+            self._run_calls(consumer)
+            self._commits.abandon(failure)
+            with self._handover.changed:
+                if not self._calls and not self._stopping:
+                    self._handover.changed.wait(POLL_S)
+
+    def _step(self, consumer: "KafkaConsumer") -> None:
+        self._run_calls(consumer)
+        self._apply_seeks(consumer)
+        now = time.monotonic()
+        if now >= self._next_commit:
+            self._next_commit = now + self._options.commit_interval_s
+            self._commit_done()
+        self._commits.issue(consumer)
+        if self._has_room(consumer, now):
+            self._read(consumer, BUSY_POLL_S if now < self._busy_until else POLL_S)
+
+    def _read(self, consumer: "KafkaConsumer", timeout: float) -> None:
+        first = consumer.poll(timeout)
+        if first is None:
+            return
+        owner = None if first.error() else self._handover.owner(_partition_of(first))
+        most = min(CHUNK, self._handover.buffer.room)
+        messages = consumer.consume(most - 1, 0) if most > 1 else []
+        # A rebalance inside of consume may have taken the partition of the first message away.
+        if first.error() or self._handover.owner(_partition_of(first)) is owner:
+            messages.insert(0, first)
+        self._handover.put(self._runs(messages))
+
+    def _runs(self, messages: list["KafkaMessage"]) -> list[Run["KafkaMessage"]]:
+        from confluent_kafka import Message as KafkaMessage
+
+        if any(map(KafkaMessage.error, messages)):
+            for message in messages:
+                if (error := message.error()) is not None:
+                    self._trouble(error, message)
+            messages = [message for message in messages if message.error() is None]
+        runs = []
+        places = zip(map(KafkaMessage.topic, messages), map(KafkaMessage.partition, messages), strict=True)
+        start = 0
+        for (topic, partition), group in itertools.groupby(places):
+            end = start + sum(1 for _ in group)
+            part = messages[start:end]
+            runs.append(Run(TopicPartition(str(topic), int(partition or 0)), part, sum(map(len, part))))
+            start = end
+        return runs
+
+    def _has_room(self, consumer: "KafkaConsumer", now: float) -> bool:
+        """Whether to poll: always, but first the body gets a moment to make room."""
+        buffer = self._handover.buffer
+        if self._throttled:
+            if buffer.half_empty:
+                self._throttled = False
+                consumer.resume(kafka_partitions(sorted(self._handover.assignment() - self._paused)))
+            return True
+        if not buffer.full:
+            self._full_since = None
+            return True
+        if self._full_since is None:
+            self._full_since = now
+        left = self._full_since + min(ROOM_S, self._options.max_poll_interval_s / 3) - now
+        if left > 0:
+            self._handover.wait_for_room(min(left, POLL_S))
+            return False
+        self._full_since = None
+        self._throttled = True
+        consumer.pause(kafka_partitions(sorted(self._handover.assignment())))
+        return True
+
+    def _run_calls(self, consumer: "KafkaConsumer") -> None:
+        while self._calls:
+            function, outcome = self._calls.popleft()
+            try:
+                outcome.set_result(function(consumer))
+            except Exception as error:  # noqa: BLE001  # belongs to the caller
+                outcome.set_exception(_as_client_error(error))
+
+    def _refuse_calls(self) -> None:
+        while self._calls:
+            self._calls.popleft()[1].set_exception(Closed("the consumer was closed"))
+
+    def _apply_seeks(self, consumer: "KafkaConsumer") -> None:
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        for tp, offset in self._handover.due_seeks().items():
+            try:
+                consumer.seek(KafkaPartition(tp.topic, tp.partition, offset))
+            except KafkaException as error:
+                # The partition was assigned just now and is not being fetched yet: try again after the next poll.
+                if error.args[0].code() == KafkaError._STATE:
+                    continue
+                self._handover.report(client_error(error))
+            self._handover.sought(tp, offset)
+
+    def _commit_done(self) -> None:
+        """Commit what is done since the last time."""
+        offsets = self._committable()
+        changed = {tp: each for tp, each in offsets.items() if self._committed.get(tp) != each}
+        self._committed = offsets
+        if changed:
+            self._commits.ask(changed)
+
+    def _owned(self, partitions: set[TopicPartition]) -> list[TopicPartition]:
+        return sorted(partitions & self._handover.assignment())
+
+    # ── errors ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _error(self, error: "KafkaError") -> None:
+        """librdkafka's callback for errors of the whole client."""
+        if error.name() in PASSING:
+            if not self._unreachable:
+                self._unreachable = True
+                logger.warning("Brokers are not reachable: %s; goes on when they are back", error.str())
+            return
+        self._trouble(error)
+
+    def _trouble(self, error: "KafkaError", message: "KafkaMessage | None" = None) -> None:
+        from confluent_kafka import KafkaError
+
+        failure = client_error(error)
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self._handover.fail(failure)
+        elif isinstance(failure, AuthenticationFailed | NotAuthorized) or error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._handover.report(failure)
+        elif error.code() == KafkaError._MAX_POLL_EXCEEDED:
+            logger.error(
+                "The poll thread was stopped for longer than max.poll.interval.ms; the group went on without it"
+            )
+        else:
+            where = f" ({message.topic()})" if message is not None and message.topic() else ""
+            logger.warning("Problem while consuming%s: %s", where, failure)
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _end(self, consumer: "KafkaConsumer") -> None:
+        try:
+            self._commit_last(consumer)
+            consumer.close()
+        except Exception as error:  # noqa: BLE001  # the thread ends in any case
+            logger.warning("The consumer did not close cleanly: %s", _as_client_error(error))
+        finally:
+            self._handover.close()
+            self._commits.abandon(Closed("the consumer was closed"))
+            self._ended = True
+            self._refuse_calls()
+
+    def _commit_last(self, consumer: "KafkaConsumer") -> None:
+        self._commits.ask(self._committable())
+        while self._commits.pending and time.monotonic() < self._close_by:
+            self._commits.issue(consumer)
+            consumer.poll(BUSY_POLL_S)
+
+
+def _partition_of(message: "KafkaMessage") -> TopicPartition:
+    return TopicPartition(str(message.topic()), int(message.partition() or 0))
+
+
+def _as_client_error(error: Exception) -> Exception:
+    from confluent_kafka import KafkaException
+
+    return client_error(error) if isinstance(error, KafkaException) else error

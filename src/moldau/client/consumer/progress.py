@@ -1,0 +1,72 @@
+"""Progress in one partition: which messages are handed out and not done yet. Pure: knows neither commits nor threads.
+
+Messages are handed out in the order of their offsets and may be done in any order. Offsets have gaps: compaction and
+transaction markers leave them.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from moldau.base.ids import Offset
+
+
+class Handed(Protocol):
+    """A message that was handed out. `is_done` may be set by any thread, once and for all."""
+
+    @property
+    def offset(self) -> Offset: ...
+
+    is_done: bool
+
+
+H = TypeVar("H", bound=Handed)
+
+
+class Progress(Generic[H]):
+    """Messages of a partition from the first that is not done to the last that was handed out."""
+
+    __slots__ = ("_handed", "position")
+
+    def __init__(self) -> None:
+        self._handed: deque[H] = deque()
+        self.position: Offset | None = None  # after the last message that was handed out; None: none was
+
+    def hand_out(self, messages: Sequence[H]) -> None:
+        """Messages that follow, or messages again: what was handed out from their offset on is forgotten."""
+        if not messages:
+            return
+        handed = self._handed
+        if self.position is not None and self.position > messages[0].offset:
+            self.rewind(messages[0].offset)
+        self._pop_done()
+        handed.extend(messages)
+        self.position = messages[-1].offset + 1
+
+    def rewind(self, offset: Offset) -> None:
+        """Forget what was handed out from this offset on; it will be handed out again."""
+        while self._handed and self._handed[-1].offset >= offset:
+            self._handed.pop()
+        if self.position is not None:
+            self.position = min(self.position, offset)
+
+    def seek(self, offset: Offset | None) -> None:
+        """Go on at this offset, or at one that is not known yet (None). Messages before it that are in hand stay so."""
+        if offset is not None:
+            self.rewind(offset)
+        self.position = offset
+
+    @property
+    def committable(self) -> Offset | None:
+        """The first offset that is not done; None if nothing was handed out."""
+        self._pop_done()
+        return self._handed[0].offset if self._handed else self.position
+
+    def in_hand(self) -> Iterable[H]:
+        """Messages that are not done."""
+        return [message for message in self._handed if not message.is_done]
+
+    def _pop_done(self) -> None:
+        handed = self._handed
+        while handed and handed[0].is_done:
+            handed.popleft()
