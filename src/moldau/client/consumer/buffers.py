@@ -68,6 +68,21 @@ class Buffer(Generic[M]):
             self.messages += len(run)
             self.bytes += run.size
 
+    def next_run(self) -> Run[M] | None:
+        """The run of the next message, of a partition that is not held."""
+        for run in self._runs:
+            if run.partition not in self._held:
+                return run
+        return None
+
+    def remove_one(self, run: Run[M]) -> None:
+        """Remove the next message of a run."""
+        run.start += 1
+        self.messages -= 1
+        if run.start == len(run.messages):
+            self._runs.remove(run)
+            self.bytes -= run.size
+
     def peek(self, most: int) -> list[Slice[M]]:
         """Up to `most` next messages of partitions that are not held; they stay here until `remove`."""
         found: list[Slice[M]] = []
@@ -94,6 +109,10 @@ class Buffer(Generic[M]):
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Drop the messages of these partitions."""
         self._keep([run for run in self._runs if run.partition not in partitions])
+
+    @property
+    def held(self) -> Collection[TopicPartition]:
+        return self._held
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         """Keep the messages of these partitions back."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.base.ids import Offset, TopicPartition
+from moldau.client.consumer.partitions import named, plain
 from moldau.client.errors import ClientError, KafkaFailure, TimedOut, client_error
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Commits:
 
     def answer(self, error: "KafkaError | None", partitions: list["KafkaPartition"]) -> None:
         """librdkafka's outcome of a commit."""
-        content = {_plain(each): (each.offset, each.metadata or "") for each in partitions}
+        content = dict(zip(plain(partitions), ((each.offset, each.metadata or "") for each in partitions), strict=True))
         for commit in self._in_flight:
             if {tp: (each.offset, each.metadata) for tp, each in commit.left.items()} == content:
                 self._in_flight.remove(commit)
@@ -225,12 +226,6 @@ def _number(commit: Commit) -> int:
     return commit.number
 
 
-def named(partitions: Iterable[TopicPartition]) -> str:
-    """Some partitions, in words."""
-    names = sorted(map(str, partitions))
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
 def _listed(offsets: Offsets) -> list["KafkaPartition"]:
     from confluent_kafka import TopicPartition as KafkaPartition
 
@@ -240,10 +235,6 @@ def _listed(offsets: Offsets) -> list["KafkaPartition"]:
         )
         for tp, each in offsets.items()
     ]
-
-
-def _plain(partition: "KafkaPartition") -> TopicPartition:
-    return TopicPartition(partition.topic, partition.partition)
 
 
 def _commit_and_wait(consumer: "KafkaConsumer", offsets: Offsets) -> tuple[list["KafkaPartition"], "KafkaError | None"]:
@@ -259,7 +250,8 @@ def _failures(
     error: "KafkaError | None", answers: list["KafkaPartition"], offsets: Offsets
 ) -> dict[TopicPartition, KafkaFailure]:
     """The errors of single partitions, or else the one of all."""
-    found = {_plain(each): client_error(each.error) for each in answers if each.error is not None}
+    failed = [each for each in answers if each.error is not None]
+    found = {tp: client_error(each.error) for tp, each in zip(plain(failed), failed, strict=True) if each.error}
     if error is None or found:
         return found
     failure = client_error(error)

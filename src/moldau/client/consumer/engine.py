@@ -3,23 +3,22 @@ are built on it, and use nothing else.
 """
 
 import atexit
-import contextlib
 import logging
+import os
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from moldau.base.ids import Offset, TopicPartition
-from moldau.client.consumer.commits import Commits, OffsetAndMetadata
+from moldau.client.consumer.commits import Commits, OffsetAndMetadata, Offsets
 from moldau.client.consumer.filters import Filter
 from moldau.client.consumer.handover import AnyMessage, Handover
 from moldau.client.consumer.options import PATIENCE, ConsumerOptions
 from moldau.client.consumer.poll_loop import CLOSE_S, PollLoop
 from moldau.client.consumer.rebalances import OffsetProvider, Rebalances, RevocationHook
-from moldau.client.errors import Closed, InvalidUse
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer as KafkaConsumer
+from moldau.client.consumer.subscriptions import start_offset, subscription_of, with_offsets
+from moldau.client.errors import ClientError, Closed, InvalidUse
+from moldau.client.interceptors import Interceptors
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +33,12 @@ class ConsumerEngine:
         self.auto_commit = options.auto_commit
         self._filter = Filter(options.where)
         self._handover = Handover(options.buffer_messages, options.buffer_bytes, options.deserializers)
-        self._commits = Commits()
+        self._interceptors = Interceptors()
+        self._on_consume = [each.on_consume for each in options.interceptors]
+        self._on_commit = [each.on_commit for each in options.interceptors]
+        self._commits = Commits(self._tell_committed if options.interceptors else None)
+        # Nothing has to be done with messages but to hand them out.
+        self._plain = not (self._filter.active or self._on_consume or options.delivery == "at-most-once")
         self._rebalances = Rebalances(
             self._handover,
             self._commits,
@@ -43,10 +47,10 @@ class ConsumerEngine:
             incremental=options.incremental,
             patience_s=options.max_poll_interval_s * PATIENCE,
         )
-        self.loop = PollLoop(
-            options, self._handover, self._commits, self._rebalances, self._committable, self._subscribe
-        )
+        subscription = subscription_of(options, self._rebalances)
+        self.loop = PollLoop(options, self._handover, self._commits, self._rebalances, self._committable, subscription)
         self._started = False
+        self._process = os.getpid()
         self._closed = False
 
     # ── life ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -55,21 +59,30 @@ class ConsumerEngine:
         """Start the poll thread, and subscribe; a second call does nothing."""
         if self._closed:
             raise Closed("the consumer was closed")
+        if self._started and self._process != os.getpid():
+            raise InvalidUse("this consumer was started before the process was forked; make one after the fork")
         if not self._started:
             self._started = True
+            self._process = os.getpid()
             self.loop.start()
             _running.add(self)
 
     def close(self, timeout: float = CLOSE_S) -> None:
         """Commit what is done, leave the group, and end the thread. Messages in hand are not waited for."""
-        if self._closed:
+        self.abandon(timeout)
+        if self in _running and self._process == os.getpid() and not self.loop.inside:
+            if self.loop.join(timeout):
+                _running.discard(self)
+            else:
+                logger.warning("The consumer is still closing after %.0f s; its group may notice only later", timeout)
+
+    def abandon(self, timeout: float = CLOSE_S) -> None:
+        """The same without waiting: for consumers that nobody closed."""
+        if self._closed or self._process != os.getpid():
             return
         self._closed = True
         self._handover.close()
-        if self._started:
-            if not self.loop.stop(timeout):
-                logger.warning("The consumer is still closing after %.0f s; its group may notice only later", timeout)
-            _running.discard(self)
+        self.loop.stop(timeout)
 
     # ── messages ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -78,15 +91,40 @@ class ConsumerEngine:
 
         Raises `ClientError` on errors that do not pass, and `Closed`.
         """
+        deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            messages = self._handover.take(most, timeout)
+            messages = self._handover.take(most, None if deadline is None else max(deadline - time.monotonic(), 0))
             if not messages:
                 return messages
-            if self.options.delivery == "at-most-once" and self.auto_commit:
-                self._commit_ahead(messages)
-            kept = self._filtered(messages)
+            kept = self._prepare(messages)
             if kept:
                 return kept
+
+    def take_now(self, most: int) -> list[AnyMessage] | None:
+        """The same without waiting; None if there is nothing yet, [] after `wakeup`."""
+        while True:
+            messages = self._handover.take_now(most)
+            if not messages:
+                return messages
+            kept = self._prepare(messages)
+            if kept:
+                return kept
+
+    def take_batch(self, most: int, wait: float) -> list[AnyMessage]:
+        """The same, and up to `wait` seconds to fill the batch once the first message is there."""
+        found = self.take(most, None)
+        if found and len(found) < most:
+            until = time.monotonic() + wait
+            while len(found) < most and (more := self.take(most - len(found), max(until - time.monotonic(), 0))):
+                found += more
+        return found
+
+    def take_one(self) -> AnyMessage | None:
+        """The next message, taken the fast way if there is one; None after `wakeup`."""
+        if self._plain and (message := self._handover.next_now()) is not None:
+            return message
+        found = self.take(1, None)
+        return found[0] if found else None
 
     def done(self, message: AnyMessage) -> None:
         """A message was processed; from any thread, in any order."""
@@ -116,6 +154,8 @@ class ConsumerEngine:
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, wait: bool = True) -> None:
         """Commit these offsets, or what is done. Waits for the outcome, and raises its error, if `wait`."""
+        if self._closed:
+            raise Closed("the consumer was closed")
         if self.options.group is None:
             raise InvalidUse("this consumer has no group, so there is nothing to commit to; give it a group")
         asked = {tp: OffsetAndMetadata(each) for tp, each in self._handover.committable().items()}
@@ -140,6 +180,33 @@ class ConsumerEngine:
     def assignment(self) -> set[TopicPartition]:
         return self._handover.assignment()
 
+    def assign(self, offsets: Mapping[TopicPartition, Offset | None]) -> None:
+        """Read these partitions and no others, from these offsets on; None: from the committed offset, or `start`."""
+        if self.options.topics:
+            raise InvalidUse("this consumer has topics; assign needs one that was made without topics")
+        wanted = with_offsets(offsets, start_offset(self.options))
+        self.start()
+        self.loop.call(lambda consumer: self._rebalances.replace(consumer, wanted))
+
+    def seek(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Go on at these offsets, or librdkafka's logical ones for beginning and end."""
+        self._handover.seek(offsets)
+        self.loop.nudge()
+
+    def next_offset(self, partition: TopicPartition) -> Offset | None:
+        """The offset of the next message, or the logical one that was sought; None if nothing is known yet."""
+        return self._handover.next_offset(partition)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these partitions until they are resumed."""
+        self.loop.pause(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self.loop.resume(partitions)
+
+    def paused(self) -> set[TopicPartition]:
+        return self._handover.paused()
+
     def on_assignment(self, provider: OffsetProvider) -> None:
         """Let `provider(partitions)` say where to start; None for a partition: at its committed offset.
 
@@ -156,16 +223,6 @@ class ConsumerEngine:
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _subscribe(self, consumer: "KafkaConsumer") -> None:
-        if self.options.group is None or not self.options.topics:
-            return
-        consumer.subscribe(
-            list(self.options.topics),
-            on_assign=self._rebalances.assigned,
-            on_revoke=self._rebalances.revoked,
-            on_lost=self._rebalances.lost,
-        )
-
     def _committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit without being asked."""
         if not self.auto_commit:
@@ -176,24 +233,29 @@ class ConsumerEngine:
 
     def _commit_ahead(self, messages: Sequence[AnyMessage]) -> None:
         """At most once: first the commit, then the message."""
-        ends = {message.topic_partition: OffsetAndMetadata(message.offset + 1) for message in messages}
-        try:
-            self.commit(ends)
-        except BaseException:
-            self.rewind(messages)
-            raise
+        self.commit({message.topic_partition: OffsetAndMetadata(message.offset + 1) for message in messages})
 
-    def _filtered(self, messages: list[AnyMessage]) -> list[AnyMessage]:
-        """Messages that pass `where`; the others are done."""
-        if not self._filter.active:
+    def _prepare(self, messages: list[AnyMessage]) -> list[AnyMessage]:
+        """What has to happen to messages before the body gets them. What it does not get is done."""
+        if self._plain:
             return messages
         try:
-            kept, passed_over = self._filter.split(messages)
+            if self.options.delivery == "at-most-once" and self.auto_commit:
+                self._commit_ahead(messages)
+            kept = self._filter.keep(messages)
+            if self._on_consume and kept:
+                kept = self._interceptors.pass_through(self._on_consume, kept)
         except BaseException:
             self.rewind(messages)
             raise
-        self.done_many(passed_over)
-        return kept
+        if len(kept) < len(messages):
+            left = {id(message) for message in kept}
+            self.done_many(message for message in messages if id(message) not in left)
+        return list(kept)
+
+    def _tell_committed(self, offsets: Offsets, failure: ClientError | None) -> None:
+        if failure is None:
+            self._interceptors.tell(self._on_commit, {tp: each.offset for tp, each in offsets.items()})
 
     @property
     def passed_over(self) -> int:
@@ -204,8 +266,7 @@ class ConsumerEngine:
 def close_all() -> None:
     """Close consumers that nobody closed, at the end of the process."""
     for engine in list(_running):
-        with contextlib.suppress(Exception):
-            engine.close()
+        engine.close()
 
 
 atexit.register(close_all)

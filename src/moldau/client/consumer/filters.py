@@ -10,28 +10,30 @@ AnyMessage = Message[Any, Any]
 
 
 class Filter:
-    """Splits messages into those that pass and those that are passed over, and counts the latter."""
+    """Chooses messages, and counts those that it passes over."""
 
     def __init__(self, where: Mapping[str, object] | Callable[[AnyMessage], bool] | None) -> None:
         self.active = where is not None
         self.passed_over = 0
         self._passes = _predicate(where)
 
-    def split(self, messages: Sequence[AnyMessage]) -> tuple[list[AnyMessage], list[AnyMessage]]:
-        """Messages that pass, and the others.
+    def keep(self, messages: Sequence[AnyMessage]) -> Sequence[AnyMessage]:
+        """Messages that pass.
 
         A message that the function cannot read passes: the body gets the same error, and decides.
         """
-        kept: list[AnyMessage] = []
-        others: list[AnyMessage] = []
+        if not self.active:
+            return messages
+        kept = []
         for message in messages:
             try:
                 passes = self._passes(message)
             except DeserializationFailed:
                 passes = True
-            (kept if passes else others).append(message)
-        self.passed_over += len(others)
-        return kept, others
+            if passes:
+                kept.append(message)
+        self.passed_over += len(messages) - len(kept)
+        return kept
 
 
 def _predicate(where: Mapping[str, object] | Callable[[AnyMessage], bool] | None) -> Callable[[AnyMessage], bool]:

@@ -7,18 +7,19 @@ reentrant, so that a signal handler may call `wakeup` wherever it interrupts its
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moldau.base.ids import Offset, TopicPartition
 from moldau.client.consumer.buffers import Buffer, Run
+from moldau.client.consumer.partitions import named
 from moldau.client.consumer.progress import Progress
-from moldau.client.errors import Closed
+from moldau.client.errors import Closed, InvalidUse
 from moldau.client.message import Deserializers, Message
 
 if TYPE_CHECKING:
     from confluent_kafka import Message as KafkaMessage
 
-AnyMessage = Message[Any, Any]
+AnyMessage: TypeAlias = Message[Any, Any]
 CHECK_S = 0.1  # between two looks at messages in hand
 
 
@@ -31,12 +32,14 @@ class Handover:
         self._deserializers = deserializers
         self._progress: dict[TopicPartition, Progress[AnyMessage]] = {}
         self._seeks: dict[TopicPartition, Offset] = {}  # asked for, and not applied yet by the poll thread
+        self._sought: dict[TopicPartition, Offset] = {}  # the last of them
         self._listeners: list[Callable[[], None]] = []
         self._failure: BaseException | None = None
         self._problem: BaseException | None = None  # raised once
         self._woken = False
         self._closed = False
         self._revoking = False
+        self._revoked: set[TopicPartition] = set()  # nothing of them is handed out any more
         self._waiting = 0
 
     # ── the body ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -45,22 +48,31 @@ class Handover:
         """Up to `most` messages; empty when the time is over, or after `wakeup`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.changed:
-            while True:
-                self._check()
-                if self._woken:
-                    self._woken = False
-                    return []
-                slices = self.buffer.peek(most)
-                if slices:
-                    break
+            while (found := self.take_now(most)) is None:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return []
-                self._wait(left)
+                self._waiting += 1
+                try:
+                    self.changed.wait(left)
+                finally:
+                    self._waiting -= 1
+            return found
+
+    def take_now(self, most: int) -> list[AnyMessage] | None:
+        """Up to `most` messages; empty after `wakeup`; None if there is nothing yet."""
+        with self.changed:
+            self._check()
+            if self._woken:
+                self._woken = False
+                return []
+            slices = self.buffer.peek(most)
+            if not slices:
+                return None
             was_full = self.buffer.full
             found: list[AnyMessage] = []
             for part in slices:
-                messages = [Message[Any, Any](record, self._deserializers) for record in part.messages]
+                messages: list[AnyMessage] = [Message(record, self._deserializers) for record in part.messages]
                 # First the progress: should Ctrl-C come in between, the messages are handed out again.
                 self._progress[part.run.partition].hand_out(messages)
                 found += messages
@@ -68,6 +80,21 @@ class Handover:
             if was_full:
                 self.changed.notify_all()
             return found
+
+    def next_now(self) -> AnyMessage | None:
+        """The next message, if there is one and nothing else to tell: the fast way of a loop over messages."""
+        with self.changed:
+            run = self.buffer.next_run()
+            if run is None or self._woken or self._closed or self._failure is not None or self._problem is not None:
+                return None
+            record = run.messages[run.start]
+            message: AnyMessage = Message(record, self._deserializers)
+            self._progress[run.partition].hand_out_one(message, record.offset() or 0)
+            was_full = self.buffer.full
+            self.buffer.remove_one(run)
+            if was_full:
+                self.changed.notify_all()
+            return message
 
     def done(self, messages: Iterable[AnyMessage]) -> None:
         for message in messages:
@@ -77,27 +104,47 @@ class Handover:
                 self.changed.notify_all()
 
     def rewind(self, messages: Iterable[AnyMessage]) -> None:
-        """Hand these messages, and those that follow, out again. Those of partitions that are gone are left out."""
+        """Hand these messages, and those that follow, out again. Of partitions that are gone, others will read them."""
         with self.changed:
             lowest: dict[TopicPartition, Offset] = {}
             for message in messages:
                 tp = message.topic_partition
-                lowest[tp] = min(message.offset, lowest.get(tp, message.offset))
+                if tp in self._revoked and tp in self._progress:
+                    self._progress[tp].give_back(message.offset)
+                elif tp in self._progress:
+                    lowest[tp] = min(message.offset, lowest.get(tp, message.offset))
             for tp, offset in lowest.items():
-                if tp in self._progress:
-                    self._progress[tp].rewind(offset)
-                    self._seeks[tp] = offset
+                self._progress[tp].rewind(offset)
+                self._seeks[tp] = offset
             self.buffer.drop(lowest.keys())
             self.changed.notify_all()
 
     def seek(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Go on at these offsets; negative ones are librdkafka's for the beginning and the end."""
         with self.changed:
+            missing = [tp for tp in offsets if tp not in self._progress]
+            if missing:
+                raise InvalidUse(f"cannot seek in {named(missing)}: not assigned to this consumer")
             for tp, offset in offsets.items():
                 self._progress[tp].seek(offset if offset >= 0 else None)
-                self._seeks[tp] = offset
+                self._seeks[tp] = self._sought[tp] = offset
             self.buffer.drop(offsets.keys())
             self.changed.notify_all()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        with self.changed:
+            self.buffer.hold(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        with self.changed:
+            self.buffer.release(partitions)
+            self.changed.notify_all()
+        self._tell()
+
+    def paused(self) -> set[TopicPartition]:
+        """Partitions that the user has paused."""
+        with self.changed:
+            return set(self.buffer.held)
 
     def wakeup(self) -> None:
         """End the `take` that waits, or else the next one."""
@@ -121,6 +168,15 @@ class Handover:
     def assignment(self) -> set[TopicPartition]:
         with self.changed:
             return set(self._progress)
+
+    def next_offset(self, partition: TopicPartition) -> Offset | None:
+        """The offset of a partition's next message, or the logical one that was sought; None if nothing is known."""
+        with self.changed:
+            progress = self._progress.get(partition)
+            if progress is not None and progress.position is not None:
+                return progress.position
+            record = self.buffer.first(partition)
+            return record.offset() if record is not None else self._sought.get(partition)
 
     def in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> list[AnyMessage]:
         """Messages that are handed out and not done."""
@@ -159,14 +215,19 @@ class Handover:
         """Hand out nothing of these partitions any more."""
         with self.changed:
             self.buffer.drop(partitions)
+            self._revoked.update(partitions)
             for tp in partitions:
                 self._seeks.pop(tp, None)
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
         with self.changed:
+            self.buffer.drop(partitions)
+            self.buffer.release(partitions)
+            self._revoked.difference_update(partitions)
             for tp in partitions:
                 self._progress.pop(tp, None)
                 self._seeks.pop(tp, None)
+                self._sought.pop(tp, None)
             self.changed.notify_all()
 
     def wait_until_done(
@@ -232,13 +293,6 @@ class Handover:
         if self._problem is not None:
             problem, self._problem = self._problem, None
             raise problem
-
-    def _wait(self, timeout: float | None) -> None:
-        self._waiting += 1
-        try:
-            self.changed.wait(timeout)
-        finally:
-            self._waiting -= 1
 
     def _tell(self) -> None:
         for listener in list(self._listeners):

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from moldau.client.consumer.rebalances import RebalanceListener
 from moldau.client.errors import InvalidUse
+from moldau.client.interceptors import ConsumerInterceptor
 from moldau.client.message import Deserializers, Message
 from moldau.client.settings import Properties, read_settings
 
@@ -21,7 +22,8 @@ Where: TypeAlias = Mapping[str, object] | Callable[[Message[Any, Any]], bool]
 BUFFER_MESSAGES = 10_000
 BUFFER_BYTES = 64 << 20
 COMMIT_INTERVAL_S = 1.0
-MAX_POLL_INTERVAL_MS = 300_000
+MAX_POLL_INTERVAL_MS = 300_000  # librdkafka's default, as the next one
+METADATA_REFRESH_MS = 300_000
 PATIENCE = 0.8  # of max.poll.interval.ms: how long a revocation waits for messages in hand
 
 OWNED = {
@@ -50,6 +52,8 @@ class ConsumerOptions:
     deserializers: Deserializers = field(default_factory=Deserializers)
     where: Where | None = None
     listener: RebalanceListener = field(default_factory=RebalanceListener)
+    interceptors: tuple[ConsumerInterceptor, ...] = ()
+    tail: int | None = None  # without a group: start so many records before the end of each partition
 
     @property
     def incremental(self) -> bool:
@@ -59,7 +63,14 @@ class ConsumerOptions:
 
     @property
     def max_poll_interval_s(self) -> float:
-        return int(str(self.configuration.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))) / 1000
+        return self._milliseconds("max.poll.interval.ms", MAX_POLL_INTERVAL_MS) / 1000
+
+    @property
+    def metadata_refresh_s(self) -> float:
+        return self._milliseconds("topic.metadata.refresh.interval.ms", METADATA_REFRESH_MS) / 1000
+
+    def _milliseconds(self, name: str, default: int) -> int:
+        return int(str(self.configuration.get(name, default)))
 
 
 def read_options(
@@ -78,6 +89,7 @@ def read_options(
     deserializers: Deserializers = Deserializers(),  # noqa: B008  # an immutable value
     where: Where | None = None,
     listener: RebalanceListener | None = None,
+    interceptors: Sequence[ConsumerInterceptor] = (),
     client_id: str | None = None,
     properties: Properties = None,
     on_stats: Callable[[str], None] | None = None,
@@ -117,6 +129,7 @@ def read_options(
         deserializers=deserializers,
         where=where,
         listener=listener or RebalanceListener(),
+        interceptors=tuple(interceptors),
     )
 
 

@@ -19,14 +19,17 @@ from moldau.client.consumer.buffers import Run
 from moldau.client.consumer.commits import Commits, OffsetAndMetadata
 from moldau.client.consumer.handover import Handover
 from moldau.client.consumer.options import ConsumerOptions
-from moldau.client.consumer.rebalances import Rebalances, kafka_partitions
-from moldau.client.errors import AuthenticationFailed, Closed, NotAuthorized, client_error
+from moldau.client.consumer.partitions import for_librdkafka
+from moldau.client.consumer.rebalances import Rebalances
+from moldau.client.consumer.subscriptions import Subscription
+from moldau.client.errors import AuthenticationFailed, Closed, KafkaFailure, NotAuthorized, client_error
 from moldau.client.settings import build
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer as KafkaConsumer
     from confluent_kafka import KafkaError
     from confluent_kafka import Message as KafkaMessage
+    from confluent_kafka import TopicPartition as KafkaPartition
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +41,7 @@ BUSY_POLL_S = 0.002  # while calls come
 BUSY_S = 1.0
 ROOM_S = 1.0  # how long a full buffer is waited for before partitions are paused, which drops what is prefetched
 CLOSE_S = 10.0
+REPEAT_S = 60.0  # a problem that lasts is logged this often
 
 PASSING = {"_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE", "_TIMED_OUT"}
 
@@ -52,28 +56,28 @@ class PollLoop:
         commits: Commits,
         rebalances: Rebalances,
         committable: Callable[[], dict[TopicPartition, OffsetAndMetadata]],
-        start: Callable[["KafkaConsumer"], None],
+        subscription: Subscription,
     ) -> None:
         self._options = options
         self._handover = handover
         self._commits = commits
         self._rebalances = rebalances
         self._committable = committable
-        self._start = start
+        self._subscription = subscription
         self._calls: collections.deque[tuple[Callable[[KafkaConsumer], object], Future[object]]] = collections.deque()
         self._busy_until = 0.0
         self._full_since: float | None = None
         self._throttled = False
-        self._paused: set[TopicPartition] = set()  # by the user
         self._next_commit = 0.0
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}  # asked for by this loop
         self._unreachable = False
+        self._silent_until: dict[tuple[str, str], float] = {}
         self._stopping = False
         self._ended = False
         self._close_by = 0.0
         self._consumer: KafkaConsumer | None = None
         self._thread: threading.Thread | None = None
-        rebalances.paused = lambda partitions: [tp for tp in partitions if self._throttled or tp in self._paused]
+        rebalances.paused = lambda partitions: partitions if self._throttled else ()
 
     # ── any thread ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -114,33 +118,28 @@ class PollLoop:
             self._handover.changed.notify_all()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """For the user: hand out nothing of these partitions until they are resumed."""
         wanted = set(partitions)
-        with self._handover.changed:
-            self._paused |= wanted
-            self._handover.buffer.hold(wanted)
-        self.call(lambda consumer: consumer.pause(kafka_partitions(self._owned(wanted))))
+        self._handover.pause(wanted)
+        self.call(lambda consumer: consumer.pause(self._owned(wanted)))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = set(partitions)
-        with self._handover.changed:
-            self._paused -= wanted
-            self._handover.buffer.release(wanted)
-            self._handover.changed.notify_all()
-        self.call(lambda consumer: None if self._throttled else consumer.resume(kafka_partitions(self._owned(wanted))))
+        self._handover.resume(wanted)
+        self.call(lambda consumer: None if self._throttled else consumer.resume(self._owned(wanted)))
 
-    def paused(self) -> set[TopicPartition]:
-        return set(self._paused)
-
-    def stop(self, timeout: float) -> bool:
-        """Commit what is done, leave the group, end the thread; whether it ended in time."""
+    def stop(self, timeout: float) -> None:
+        """Ask the thread to commit what is done, to leave the group, and to end."""
         self._rebalances.closing = True
         self._close_by = time.monotonic() + timeout
         self._stopping = True
         self.nudge()
-        if self._thread is not None and not self.inside:
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of the thread; whether it ended in time."""
+        if self._thread is not None:
             self._thread.join(timeout)
-            return not self._thread.is_alive()
-        return True
+        return self._thread is None or not self._thread.is_alive()
 
     # ── the thread ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,7 +147,7 @@ class PollLoop:
         consumer = self._consumer
         assert consumer is not None
         try:
-            self._start(consumer)
+            self._subscription.start(consumer)
             while not self._stopping:
                 self._step(consumer)
         except Exception as error:  # noqa: BLE001  # the body must learn of it, or it would wait for ever
@@ -170,6 +169,7 @@ class PollLoop:
     def _step(self, consumer: "KafkaConsumer") -> None:
         self._run_calls(consumer)
         self._apply_seeks(consumer)
+        self._subscription.follow(consumer)
         now = time.monotonic()
         if now >= self._next_commit:
             self._next_commit = now + self._options.commit_interval_s
@@ -188,7 +188,11 @@ class PollLoop:
         # A rebalance inside of consume may have taken the partition of the first message away.
         if first.error() or self._handover.owner(_partition_of(first)) is owner:
             messages.insert(0, first)
-        self._handover.put(self._runs(messages))
+        runs = self._runs(messages)
+        if runs and self._unreachable:
+            self._unreachable = False
+            logger.info("Brokers are reachable again")
+        self._handover.put(runs)
 
     def _runs(self, messages: list["KafkaMessage"]) -> list[Run["KafkaMessage"]]:
         from confluent_kafka import Message as KafkaMessage
@@ -214,7 +218,7 @@ class PollLoop:
         if self._throttled:
             if buffer.half_empty:
                 self._throttled = False
-                consumer.resume(kafka_partitions(sorted(self._handover.assignment() - self._paused)))
+                consumer.resume(for_librdkafka(self._handover.assignment() - self._handover.paused()))
             return True
         if not buffer.full:
             self._full_since = None
@@ -227,7 +231,7 @@ class PollLoop:
             return False
         self._full_since = None
         self._throttled = True
-        consumer.pause(kafka_partitions(sorted(self._handover.assignment())))
+        consumer.pause(for_librdkafka(self._handover.assignment()))
         return True
 
     def _run_calls(self, consumer: "KafkaConsumer") -> None:
@@ -264,8 +268,8 @@ class PollLoop:
         if changed:
             self._commits.ask(changed)
 
-    def _owned(self, partitions: set[TopicPartition]) -> list[TopicPartition]:
-        return sorted(partitions & self._handover.assignment())
+    def _owned(self, partitions: set[TopicPartition]) -> list["KafkaPartition"]:
+        return for_librdkafka(partitions & self._handover.assignment())
 
     # ── errors ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -291,8 +295,14 @@ class PollLoop:
                 "The poll thread was stopped for longer than max.poll.interval.ms; the group went on without it"
             )
         else:
-            where = f" ({message.topic()})" if message is not None and message.topic() else ""
-            logger.warning("Problem while consuming%s: %s", where, failure)
+            self._log(f" {message.topic()}" if message is not None and message.topic() else "", failure)
+
+    def _log(self, topic: str, failure: KafkaFailure) -> None:
+        """Log a problem that passes, and not again for a while."""
+        now = time.monotonic()
+        if now >= self._silent_until.get((topic, failure.name), now):
+            self._silent_until[topic, failure.name] = now + REPEAT_S
+            logger.warning("Problem while consuming%s: %s; goes on", topic, failure)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -5,7 +5,7 @@ transaction markers leave them.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from moldau.base.ids import Offset
@@ -26,10 +26,11 @@ H = TypeVar("H", bound=Handed)
 class Progress(Generic[H]):
     """Messages of a partition from the first that is not done to the last that was handed out."""
 
-    __slots__ = ("_handed", "position")
+    __slots__ = ("_handed", "_returned", "position")
 
     def __init__(self) -> None:
         self._handed: deque[H] = deque()
+        self._returned: set[Offset] = set()
         self.position: Offset | None = None  # after the last message that was handed out; None: none was
 
     def hand_out(self, messages: Sequence[H]) -> None:
@@ -42,6 +43,16 @@ class Progress(Generic[H]):
         self._pop_done()
         handed.extend(messages)
         self.position = messages[-1].offset + 1
+
+    def hand_out_one(self, message: H, offset: Offset) -> None:
+        """The same for one message, which is what a loop over messages does for each."""
+        handed = self._handed
+        if self.position is not None and self.position > offset:
+            self.rewind(offset)
+        while handed and handed[0].is_done:
+            handed.popleft()
+        handed.append(message)
+        self.position = offset + 1
 
     def rewind(self, offset: Offset) -> None:
         """Forget what was handed out from this offset on; it will be handed out again."""
@@ -62,9 +73,13 @@ class Progress(Generic[H]):
         self._pop_done()
         return self._handed[0].offset if self._handed else self.position
 
-    def in_hand(self) -> Iterable[H]:
+    def give_back(self, offset: Offset) -> None:
+        """This message will not be done, and is not in hand any more."""
+        self._returned.add(offset)
+
+    def in_hand(self) -> list[H]:
         """Messages that are not done."""
-        return [message for message in self._handed if not message.is_done]
+        return [each for each in self._handed if not each.is_done and each.offset not in self._returned]
 
     def _pop_done(self) -> None:
         handed = self._handed

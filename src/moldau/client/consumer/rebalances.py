@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from moldau.base.ids import Offset, TopicPartition
-from moldau.client.consumer.commits import Commits, OffsetAndMetadata, named
+from moldau.client.consumer.commits import Commits, Offsets
 from moldau.client.consumer.handover import Handover
+from moldau.client.consumer.partitions import for_librdkafka, named, plain
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer as KafkaConsumer
@@ -22,7 +23,7 @@ RevocationHook: TypeAlias = Callable[[Partitions, bool], None]
 
 
 class RebalanceListener:
-    """Subclass it to learn of rebalances. The methods run in the consumer's poll thread, and may seek and commit."""
+    """Subclass it to learn of rebalances. The methods run in the consumer's poll thread; they may seek and commit."""
 
     def on_assigned(self, partitions: Partitions) -> None:
         """These partitions are read from now on."""
@@ -35,14 +36,14 @@ class RebalanceListener:
 
 
 class Rebalances:
-    """librdkafka's rebalance callbacks, for eager and incremental protocols."""
+    """librdkafka's rebalance callbacks, for eager and incremental protocols; and assignments without a group."""
 
     def __init__(
         self,
         handover: Handover,
         commits: Commits,
         listener: RebalanceListener,
-        committable: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]],
+        committable: Callable[[], Offsets],
         *,
         incremental: bool,
         patience_s: float,
@@ -58,56 +59,76 @@ class Rebalances:
         self.closing = False
         self.paused: Callable[[Partitions], Partitions] = lambda partitions: ()
 
+    # ── callbacks of librdkafka ─────────────────────────────────────────────────────────────────────────────────────
+
     def assigned(self, consumer: "KafkaConsumer", partitions: list["KafkaPartition"]) -> None:
         """Start to read these partitions, at the offsets of the provider if there is one."""
-        plain = _plain(partitions)
-        logger.info("Assigned: %s", named(plain) or "no partitions")
+        logger.info("Assigned: %s", named(plain(partitions)) or "no partitions")
+        self.assign(consumer, partitions, add=self._incremental)
+        self._call(self._listener.on_assigned, plain(partitions))
+
+    def revoked(self, consumer: "KafkaConsumer", partitions: list["KafkaPartition"]) -> None:
+        """Wait for the messages in hand, commit what is done, and let go."""
+        gone = plain(partitions)
+        logger.info("Revoked: %s", named(gone) or "no partitions")
+        self._handover.revoke(gone)
+        self._call_hooks(gone, lost=False)
+        if not self.closing and not self._handover.wait_until_done(
+            gone, self._patience_s, lambda: self._commits.flush(consumer, {}, COMMIT_S)
+        ):
+            late = {message.topic_partition for message in self._handover.in_hand(gone)}
+            logger.warning("Revoked while messages are in hand: they will be read again (%s)", named(late))
+        self._commits.flush(consumer, {tp: each for tp, each in self._committable().items() if tp in gone}, COMMIT_S)
+        self._call(self._listener.on_revoked, gone)
+        self._release(consumer, partitions)
+
+    def lost(self, consumer: "KafkaConsumer", partitions: list["KafkaPartition"]) -> None:
+        """Let go: other members have these partitions already."""
+        gone = plain(partitions)
+        logger.warning("Lost: %s; other members read them now, from the last commit on", named(gone))
+        self._handover.revoke(gone)
+        self._call_hooks(gone, lost=True)
+        self._call(self._listener.on_lost, gone)
+        self._release(consumer, partitions)
+
+    # ── with and without a group ────────────────────────────────────────────────────────────────────────────────────
+
+    def assign(self, consumer: "KafkaConsumer", partitions: list["KafkaPartition"], *, add: bool) -> None:
+        """Read these partitions, in addition to or instead of others."""
+        taken = plain(partitions)
         refused = None
+        starts: dict[TopicPartition, Offset | None] = {}
         try:
-            starts = {tp: offset for provider in self.providers for tp, offset in provider(plain).items()}
-        except Exception as error:  # noqa: BLE001  # of the user's database, or of anything else that keeps offsets
-            refused, starts = error, {}
+            for provider in self.providers:
+                starts |= provider(taken)
+        except Exception as error:  # noqa: BLE001  # of the user's database, or whatever else keeps offsets
+            refused = error
         for each in partitions:
             offset = starts.get(TopicPartition(each.topic, each.partition))
             if offset is not None:
                 each.offset = offset
-        if self._incremental:
+        if add:
             consumer.incremental_assign(partitions)
         else:
             consumer.assign(partitions)
-        self._handover.assign(plain)
+        self._handover.assign(taken)
+        pause = taken if refused is not None else self.paused(taken)
+        if pause:
+            consumer.pause(for_librdkafka(pause))
         if refused is not None:
             self._handover.fail(refused)
-        if refused is not None or (pause := self.paused(plain)):
-            consumer.pause(partitions if refused is not None else kafka_partitions(pause))
-        self._call(self._listener.on_assigned, plain)
 
-    def revoked(self, consumer: "KafkaConsumer", partitions: list["KafkaPartition"]) -> None:
-        """Wait for the messages in hand, commit what is done, and let go."""
-        plain = _plain(partitions)
-        logger.info("Revoked: %s", named(plain) or "no partitions")
-        self._handover.revoke(plain)
-        self._call_hooks(plain, lost=False)
-        if not self.closing and not self._handover.wait_until_done(
-            plain, self._patience_s, lambda: self._commits.flush(consumer, {}, COMMIT_S)
-        ):
-            late = {message.topic_partition for message in self._handover.in_hand(plain)}
-            logger.warning("Revoked while messages are in hand: they will be read again (%s)", named(late))
-        self._commits.flush(consumer, {tp: each for tp, each in self._committable().items() if tp in plain}, COMMIT_S)
-        self._call(self._listener.on_revoked, plain)
-        self._release(consumer, partitions, plain)
+    def replace(self, consumer: "KafkaConsumer", partitions: list["KafkaPartition"]) -> None:
+        """Without a subscription: read these partitions from now on, and no others."""
+        gone = sorted(self._handover.assignment())
+        self._handover.revoke(gone)
+        self._call_hooks(gone, lost=False)
+        self._commits.flush(consumer, self._committable(), COMMIT_S)
+        self._handover.forget(gone)
+        self.assign(consumer, partitions, add=False)
 
-    def lost(self, consumer: "KafkaConsumer", partitions: list["KafkaPartition"]) -> None:
-        """Let go: other members have these partitions already."""
-        plain = _plain(partitions)
-        logger.warning("Lost: %s; others may have processed their records again", named(plain))
-        self._handover.revoke(plain)
-        self._call_hooks(plain, lost=True)
-        self._call(self._listener.on_lost, plain)
-        self._release(consumer, partitions, plain)
-
-    def _release(self, consumer: "KafkaConsumer", partitions: list["KafkaPartition"], plain: Partitions) -> None:
-        self._handover.forget(plain)
+    def _release(self, consumer: "KafkaConsumer", partitions: list["KafkaPartition"]) -> None:
+        self._handover.forget(plain(partitions))
         if self._incremental:
             consumer.incremental_unassign(partitions)
         else:
@@ -117,22 +138,12 @@ class Rebalances:
         for hook in list(self.hooks):
             try:
                 hook(partitions, lost)
-            except Exception as error:  # noqa: BLE001  # the rebalance must end
+            except Exception as error:  # noqa: BLE001  # the rebalance must end; the body gets it
                 self._handover.report(error)
 
     def _call(self, method: Callable[[Partitions], None], partitions: Partitions) -> None:
-        """Call the user's listener. The body gets its errors: there is nobody to catch them here."""
+        """Call the user's listener. The body gets its errors: nobody could catch them here."""
         try:
             method(partitions)
         except Exception as error:  # noqa: BLE001  # the user's
             self._handover.report(error)
-
-
-def _plain(partitions: list["KafkaPartition"]) -> list[TopicPartition]:
-    return [TopicPartition(each.topic, each.partition) for each in partitions]
-
-
-def kafka_partitions(partitions: Sequence[TopicPartition]) -> list["KafkaPartition"]:
-    from confluent_kafka import TopicPartition as KafkaPartition
-
-    return [KafkaPartition(tp.topic, tp.partition) for tp in partitions]

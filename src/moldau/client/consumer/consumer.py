@@ -1,0 +1,287 @@
+"""Consumer: iterate over messages of topics, as a member of a group or on your own. Its work is done by the engine."""
+
+import dataclasses
+import datetime
+import uuid
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeAlias
+
+from moldau.base.ids import Offset, TopicPartition
+from moldau.client.consumer.commits import OffsetAndMetadata
+from moldau.client.consumer.engine import ConsumerEngine
+from moldau.client.consumer.options import (
+    BUFFER_BYTES,
+    BUFFER_MESSAGES,
+    COMMIT_INTERVAL_S,
+    CommitMode,
+    ConsumerOptions,
+    Delivery,
+    Protocol,
+    Start,
+    Topics,
+    Where,
+    read_options,
+)
+from moldau.client.consumer.poll_loop import CLOSE_S
+from moldau.client.consumer.positions import Positions
+from moldau.client.consumer.queries import Queries
+from moldau.client.consumer.rebalances import RebalanceListener
+from moldau.client.errors import InvalidUse
+from moldau.client.interceptors import ConsumerInterceptor
+from moldau.client.message import Deserializers, Message
+from moldau.client.serializers.choose import deserializer_for
+from moldau.client.serializers.port import DeserializerKind, K, V
+from moldau.client.settings import Properties
+
+BATCH = 500
+FILL_S = 0.1  # how long a batch waits for more messages
+
+Committable: TypeAlias = (
+    Message[Any, Any] | Iterable[Message[Any, Any]] | Mapping[TopicPartition, OffsetAndMetadata | Offset]
+)
+
+
+class Consumer(Generic[K, V]):
+    """`for message in Consumer("localhost:9092", "orders", group="billing", value=Order): …`
+
+    Asking for the next message says that the one before is done. What is done is committed every `commit_interval`
+    seconds, when partitions are revoked, and when the consumer is closed. After `break` or an exception the message in
+    hand is not done, unless the consumer is asked for more; `commit(message)` says that it is.
+    Without a group it reads all partitions, and commits nothing.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | None = None,
+        *topics: Topics,
+        group: str | None = None,
+        key: DeserializerKind[K] | None = None,
+        value: DeserializerKind[V] | None = None,
+        delivery: Delivery = "at-least-once",
+        start: Start = "earliest",
+        protocol: Protocol = "classic",
+        where: Where | None = None,
+        listener: RebalanceListener | None = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
+        commit: CommitMode = "auto",
+        commit_interval: float = COMMIT_INTERVAL_S,
+        instance_id: str | None = None,
+        buffer_messages: int = BUFFER_MESSAGES,
+        buffer_bytes: int = BUFFER_BYTES,
+        client_id: str | None = None,
+        properties: Properties = None,
+        on_stats: Any = None,
+    ) -> None:
+        self._set_up(
+            read_options(
+                bootstrap,
+                topics,
+                group=group,
+                deserializers=Deserializers(deserializer_for(key), deserializer_for(value)),
+                delivery=delivery,
+                start=start,
+                protocol=protocol,
+                where=where,
+                listener=listener,
+                interceptors=interceptors,
+                commit=commit,
+                commit_interval=commit_interval,
+                instance_id=instance_id,
+                buffer_messages=buffer_messages,
+                buffer_bytes=buffer_bytes,
+                client_id=client_id,
+                properties=properties,
+                on_stats=on_stats,
+            )
+        )
+
+    def _set_up(self, options: ConsumerOptions) -> None:
+        self.engine = ConsumerEngine(options)
+        self._positions = Positions(self.engine, Queries(options))
+        self._in_hand: Sequence[Message[K, V]] = ()
+        self._tails: weakref.WeakSet[Consumer[K, V]] = weakref.WeakSet()
+        # The poll thread keeps the engine alive, and the engine knows nothing of this object.
+        weakref.finalize(self, self.engine.abandon).atexit = False
+
+    # ── messages ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def __iter__(self) -> Iterator[Message[K, V]]:
+        """Messages one by one, until `wakeup`. It can be iterated again."""
+        engine = self._begin()
+        while (message := engine.take_one()) is not None:
+            self._in_hand = (message,)
+            yield message
+            self._finish()
+
+    def poll(self, timeout: float | None = None) -> Message[K, V] | None:
+        """The next message; None when the time is over, or after `wakeup`."""
+        found = self._begin().take(1, timeout)
+        self._in_hand = found
+        return found[0] if found else None
+
+    def batches(self, n: int = BATCH, wait: float = FILL_S) -> Iterator[list[Message[K, V]]]:
+        """Lists of up to `n` messages, until `wakeup`. A list is done when the next one is asked for.
+
+        A list with fewer messages comes when no more arrived within `wait` seconds.
+        """
+        if n < 1:
+            raise InvalidUse("a batch has one message at least")
+        engine = self._begin()
+        while batch := engine.take_batch(n, wait):
+            self._in_hand = batch
+            yield batch
+            self._finish()
+
+    def _begin(self) -> ConsumerEngine:
+        """Asking for messages: those before are done."""
+        if self.engine.options.delivery == "exactly-once":
+            raise InvalidUse(
+                'delivery="exactly-once" needs a transaction for each batch: '
+                "for batch in consumer.transactions(producer or database)"
+            )
+        self.engine.start()
+        self._finish()
+        return self.engine
+
+    def _finish(self) -> None:
+        in_hand, self._in_hand = self._in_hand, ()
+        if in_hand:
+            self.engine.done_many(in_hand)
+
+    def wakeup(self) -> None:
+        """End the iteration that waits for messages, or else the next one; from any thread or signal handler."""
+        self.engine.wakeup()
+        for tail in list(self._tails):
+            tail.wakeup()
+
+    def tail(self, n: int = 0) -> "Consumer[K, V]":
+        """A consumer without a group that reads the last `n` messages of each partition, and then those that come."""
+        if n < 0:
+            raise InvalidUse("tail takes a number of messages")
+        tail: Consumer[K, V] = Consumer.__new__(type(self))
+        tail._set_up(without_group(self.engine.options, n))
+        self._tails.add(tail)
+        return tail
+
+    @property
+    def passed_over(self) -> int:
+        """How many messages `where` has passed over."""
+        return self.engine.passed_over
+
+    # ── offsets ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def commit(self, what: Committable | None = None, *, wait: bool = True, metadata: str = "") -> None:
+        """Commit everything that was handed out, or messages, or offsets by partition.
+
+        Messages that are committed are done. With `wait=False` errors are logged; retries keep the order of commits.
+        """
+        self.engine.start()
+        if what is None:
+            self._finish()
+            self.engine.commit(None, wait)
+        elif isinstance(what, Mapping):
+            self.engine.commit({TopicPartition(*tp): _with(each, metadata) for tp, each in what.items()}, wait)
+        else:
+            messages = [what] if isinstance(what, Message) else list(what)
+            ends: dict[TopicPartition, Offset] = {}
+            for message in messages:
+                ends[message.topic_partition] = max(message.offset + 1, ends.get(message.topic_partition, 0))
+            self.engine.done_many(messages)
+            self.engine.commit({tp: OffsetAndMetadata(end, metadata) for tp, end in ends.items()}, wait)
+
+    def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Committed offsets of these partitions, or of all that are assigned; None where there is none."""
+        return self._positions.committed(partitions)
+
+    def position(self, *partitions: TopicPartition) -> dict[TopicPartition, Offset]:
+        """The offset of the next message of each partition."""
+        return self._positions.position(partitions)
+
+    def lag(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+        """How far each partition's end is from the next message."""
+        return self._positions.lag(partitions)
+
+    # ── partitions ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def assignment(self) -> set[TopicPartition]:
+        return self.engine.assignment()
+
+    def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, Offset | None]) -> None:
+        """Read these partitions and no others: from given offsets, else from the committed ones, else from `start`."""
+        given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        self.engine.assign({TopicPartition(*tp): offset for tp, offset in given.items()})
+
+    def seek(self, partition: TopicPartition | Mapping[TopicPartition, Offset], offset: Offset | None = None) -> None:
+        """Go on at an offset of a partition, or at those of several."""
+        if isinstance(partition, Mapping):
+            self._positions.seek({TopicPartition(*tp): each for tp, each in partition.items()})
+        elif offset is None:
+            raise InvalidUse("seek needs an offset; see seek_to_beginning and seek_to_end")
+        else:
+            self._positions.seek({TopicPartition(*partition): offset})
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        self._positions.seek_to_beginning(partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        self._positions.seek_to_end(partitions)
+
+    def seek_to_time(self, when: datetime.datetime | int, *partitions: TopicPartition) -> None:
+        """Go on at the first message from this time on: a datetime, or milliseconds since the Unix epoch."""
+        self._positions.seek_to_time(when, partitions)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Get no messages of these partitions, or of all, until they are resumed or assigned anew."""
+        self.engine.pause([TopicPartition(*each) for each in partitions] or self.assignment())
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self.engine.resume([TopicPartition(*each) for each in partitions] or self.paused())
+
+    def paused(self) -> set[TopicPartition]:
+        return self.engine.paused()
+
+    # ── life ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def close(self, timeout: float = CLOSE_S) -> None:
+        """Commit what is done, and leave the group. The message in hand is not done."""
+        for tail in list(self._tails):
+            tail.close(timeout)
+        self.engine.close(timeout)
+
+    def __enter__(self) -> Self:
+        self.engine.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        options = self.engine.options
+        group = f", group={options.group!r}" if options.group is not None else ""
+        return f"Consumer({', '.join(map(repr, options.topics))}{group})"
+
+
+def without_group(options: ConsumerOptions, tail: int) -> ConsumerOptions:
+    """The same topics, read from near their ends without a group."""
+    name = f"moldau-no-group-{uuid.uuid4()}"
+    left_out = {"group.instance.id", "group.protocol", "group.remote.assignor"}
+    kept = {key: value for key, value in options.configuration.items() if key not in left_out}
+    return dataclasses.replace(
+        options,
+        configuration={**kept, "group.id": name, "auto.offset.reset": "earliest"},
+        group=None,
+        delivery="at-least-once",
+        auto_commit=False,
+        listener=RebalanceListener(),
+        tail=tail,
+    )
+
+
+def _with(offset: OffsetAndMetadata | Offset, metadata: str) -> OffsetAndMetadata:
+    if isinstance(offset, OffsetAndMetadata):
+        return offset
+    return OffsetAndMetadata(offset, metadata)
