@@ -24,10 +24,10 @@ class Deserializers(NamedTuple):
 class Message(Generic[K, V]):
     """One record of a partition: topic, partition, offset, timestamp (ms), headers, key and value."""
 
-    __slots__ = ("_deserializers", "_key", "_record", "_value", "is_done")
+    __slots__ = ("_deserializers", "_key", "_value", "is_done", "record")
 
     def __init__(self, record: "KafkaMessage", deserializers: Deserializers) -> None:
-        self._record = record
+        self.record = record  # librdkafka's
         self._deserializers = deserializers
         self._key: K = _UNREAD
         self._value: V = _UNREAD
@@ -56,15 +56,15 @@ class Message(Generic[K, V]):
 
     @property
     def topic(self) -> str:
-        return self._record.topic()  # type: ignore[return-value]  # None only in messages that are errors
+        return self.record.topic()  # type: ignore[return-value]  # None only in messages that are errors
 
     @property
     def partition(self) -> int:
-        return self._record.partition()  # type: ignore[return-value]  # likewise
+        return self.record.partition()  # type: ignore[return-value]  # likewise
 
     @property
     def offset(self) -> Offset:
-        return self._record.offset()  # type: ignore[return-value]  # likewise
+        return self.record.offset()  # type: ignore[return-value]  # likewise
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -73,36 +73,38 @@ class Message(Generic[K, V]):
     @property
     def timestamp(self) -> int:
         """Milliseconds since the Unix epoch; -1 if the record has none."""
-        return self._record.timestamp()[1]
+        return self.record.timestamp()[1]
 
     @property
     def leader_epoch(self) -> int | None:
-        return self._record.leader_epoch()
+        return self.record.leader_epoch()
 
     @property
     def raw_key(self) -> bytes | None:
-        return self._record.key()
+        return self.record.key()
 
     @property
     def raw_value(self) -> bytes | None:
-        return self._record.value()
+        return self.record.value()
 
     @property
     def headers(self) -> Headers:
-        return self._record.headers() or []  # type: ignore[return-value]  # a list when it comes from a broker
+        return self.record.headers() or []  # type: ignore[return-value]  # a list when it comes from a broker
 
     @property
     def key(self) -> K:
         """The key; raises `DeserializationFailed` if it cannot be read."""
         if self._key is _UNREAD:
-            self._key = self._deserialize(self._deserializers.key, self.raw_key, "key")
+            self._key = self._deserialize(self._deserializers.key, self.record.key(), "key")
         return self._key
 
     @property
     def value(self) -> V:
         """The value; raises `DeserializationFailed` if it cannot be read."""
         if self._value is _UNREAD:
-            self._value = self._deserialize(self._deserializers.value, self.raw_value, "value")
+            deserializer = self._deserializers.value
+            data: Any = self.record.value()
+            self._value = data if deserializer is raw else self._deserialize(deserializer, data, "value")
         return self._value
 
     @property

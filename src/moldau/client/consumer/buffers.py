@@ -68,20 +68,11 @@ class Buffer(Generic[M]):
             self.messages += len(run)
             self.bytes += run.size
 
-    def next_run(self) -> Run[M] | None:
-        """The run of the next message, of a partition that is not held."""
-        for run in self._runs:
-            if run.partition not in self._held:
-                return run
-        return None
-
-    def remove_one(self, run: Run[M]) -> None:
-        """Remove the next message of a run."""
-        run.start += 1
-        self.messages -= 1
-        if run.start == len(run.messages):
-            self._runs.remove(run)
-            self.bytes -= run.size
+    def add_first(self, runs: Sequence[Run[M]]) -> None:
+        """Put runs that were taken before the others."""
+        self._runs.extendleft(reversed(runs))
+        self.messages += sum(map(len, runs))
+        self.bytes += sum(run.size for run in runs)
 
     def peek(self, most: int) -> list[Slice[M]]:
         """Up to `most` next messages of partitions that are not held; they stay here until `remove`."""

@@ -100,7 +100,6 @@ class Consumer(Generic[K, V]):
     def _set_up(self, options: ConsumerOptions) -> None:
         self.engine = ConsumerEngine(options)
         self._positions = Positions(self.engine, Queries(options))
-        self._in_hand: Sequence[Message[K, V]] = ()
         self._tails: weakref.WeakSet[Consumer[K, V]] = weakref.WeakSet()
         # The poll thread keeps the engine alive, and the engine knows nothing of this object.
         weakref.finalize(self, self.engine.abandon).atexit = False
@@ -109,16 +108,14 @@ class Consumer(Generic[K, V]):
 
     def __iter__(self) -> Iterator[Message[K, V]]:
         """Messages one by one, until `wakeup`. It can be iterated again."""
-        engine = self._begin()
-        while (message := engine.take_one()) is not None:
-            self._in_hand = (message,)
-            yield message
-            self._finish()
+        yield from self._begin().messages()  # and not return: the loop keeps this object alive
 
     def poll(self, timeout: float | None = None) -> Message[K, V] | None:
         """The next message; None when the time is over, or after `wakeup`."""
-        found = self._begin().take(1, timeout)
-        self._in_hand = found
+        engine = self._begin()
+        engine.finish()
+        found = engine.take(1, timeout)
+        engine.hold(found)
         return found[0] if found else None
 
     def batches(self, n: int = BATCH, wait: float = FILL_S) -> Iterator[list[Message[K, V]]]:
@@ -128,27 +125,16 @@ class Consumer(Generic[K, V]):
         """
         if n < 1:
             raise InvalidUse("a batch has one message at least")
-        engine = self._begin()
-        while batch := engine.take_batch(n, wait):
-            self._in_hand = batch
-            yield batch
-            self._finish()
+        yield from self._begin().batches(n, wait)
 
     def _begin(self) -> ConsumerEngine:
-        """Asking for messages: those before are done."""
         if self.engine.options.delivery == "exactly-once":
             raise InvalidUse(
                 'delivery="exactly-once" needs a transaction for each batch: '
                 "for batch in consumer.transactions(producer or database)"
             )
         self.engine.start()
-        self._finish()
         return self.engine
-
-    def _finish(self) -> None:
-        in_hand, self._in_hand = self._in_hand, ()
-        if in_hand:
-            self.engine.done_many(in_hand)
 
     def wakeup(self) -> None:
         """End the iteration that waits for messages, or else the next one; from any thread or signal handler."""
@@ -179,7 +165,7 @@ class Consumer(Generic[K, V]):
         """
         self.engine.start()
         if what is None:
-            self._finish()
+            self.engine.finish()
             self.engine.commit(None, wait)
         elif isinstance(what, Mapping):
             self.engine.commit({TopicPartition(*tp): _with(each, metadata) for tp, each in what.items()}, wait)

@@ -7,12 +7,13 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from moldau.base.ids import Offset, TopicPartition
 from moldau.client.consumer.commits import Commits, OffsetAndMetadata, Offsets
 from moldau.client.consumer.filters import Filter
 from moldau.client.consumer.handover import AnyMessage, Handover
+from moldau.client.consumer.leases import Lease
 from moldau.client.consumer.options import PATIENCE, ConsumerOptions
 from moldau.client.consumer.poll_loop import CLOSE_S, PollLoop
 from moldau.client.consumer.rebalances import OffsetProvider, Rebalances, RevocationHook
@@ -21,6 +22,8 @@ from moldau.client.errors import ClientError, Closed, InvalidUse
 from moldau.client.interceptors import Interceptors
 
 logger = logging.getLogger(__name__)
+
+LEASE = 250  # messages that a loop takes at once
 
 _running: "weakref.WeakSet[ConsumerEngine]" = weakref.WeakSet()
 
@@ -49,6 +52,8 @@ class ConsumerEngine:
         )
         subscription = subscription_of(options, self._rebalances)
         self.loop = PollLoop(options, self._handover, self._commits, self._rebalances, self._committable, subscription)
+        self._loop_has: Sequence[AnyMessage] = ()  # what a loop over messages or batches has in hand
+        self._taken_in = 0  # the epoch
         self._started = False
         self._process = os.getpid()
         self._closed = False
@@ -93,6 +98,7 @@ class ConsumerEngine:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
+            self._taken_in = self._handover.epoch
             messages = self._handover.take(most, None if deadline is None else max(deadline - time.monotonic(), 0))
             if not messages:
                 return messages
@@ -103,6 +109,7 @@ class ConsumerEngine:
     def take_now(self, most: int) -> list[AnyMessage] | None:
         """The same without waiting; None if there is nothing yet, [] after `wakeup`."""
         while True:
+            self._taken_in = self._handover.epoch
             messages = self._handover.take_now(most)
             if not messages:
                 return messages
@@ -110,21 +117,76 @@ class ConsumerEngine:
             if kept:
                 return kept
 
-    def take_batch(self, most: int, wait: float) -> list[AnyMessage]:
-        """The same, and up to `wait` seconds to fill the batch once the first message is there."""
-        found = self.take(most, None)
-        if found and len(found) < most:
-            until = time.monotonic() + wait
-            while len(found) < most and (more := self.take(most - len(found), max(until - time.monotonic(), 0))):
-                found += more
-        return found
+    # ── one loop over messages, which are done when the loop asks for more ──────────────────────────────────────────
 
-    def take_one(self) -> AnyMessage | None:
-        """The next message, taken the fast way if there is one; None after `wakeup`."""
-        if self._plain and (message := self._handover.next_now()) is not None:
-            return message
-        found = self.take(1, None)
-        return found[0] if found else None
+    def messages(self) -> Iterator[AnyMessage]:
+        """Messages one by one, until `wakeup`; each is done when the next one is asked for."""
+        self.finish()
+        handover = self._handover
+        try:
+            while taken := self.take(LEASE, None):
+                lease = self.lease(taken)
+                for at, message in enumerate(lease.messages):
+                    lease.at = at
+                    if at >= lease.limit and not handover.goes_on(lease, at):
+                        break
+                    yield message
+                    message.is_done = True
+                    if handover.awaited:
+                        handover.notify()
+        finally:
+            self.leave()
+
+    def batches(self, most: int, wait: float) -> Iterator[list[AnyMessage]]:
+        """Lists of messages, until `wakeup`; each is done when the next one is asked for.
+
+        A list is yielded when it is full, or `wait` seconds after its first message came.
+        """
+        self.finish()
+        try:
+            while found := self.take(most, None):
+                until = time.monotonic() + wait
+                while len(found) < most and (more := self.take(most - len(found), max(until - time.monotonic(), 0))):
+                    found += more
+                self._loop_has = found
+                yield found
+                self.finish()
+        finally:
+            self.leave()
+
+    def lease(self, messages: Sequence[AnyMessage]) -> Lease[AnyMessage]:
+        """Messages that were just taken, for a loop that works through them."""
+        return self._handover.lease(messages, self._taken_in)
+
+    def goes_on(self, lease: Lease[AnyMessage], at: int) -> bool:
+        """Whether the loop may begin this message; to be asked when it has reached the limit of its lease."""
+        return self._handover.goes_on(lease, at)
+
+    def hold(self, messages: Sequence[AnyMessage]) -> None:
+        """These messages are what the loop has in hand."""
+        self._loop_has = messages
+
+    def finish(self) -> None:
+        """The loop asks for more, or says so: what it has in hand is done."""
+        begun = self._handover.end_lease()
+        if begun is not None:
+            self._handover.done((begun,))
+        in_hand, self._loop_has = self._loop_has, ()
+        self._handover.done(in_hand)
+
+    def leave(self) -> None:
+        """The loop was left: what it has in hand is not done, unless it asks for more, and nothing waits for it."""
+        begun = self._handover.end_lease()
+        if begun is not None:
+            self._loop_has = (begun,)
+        self._handover.leave(message for message in self._loop_has if not message.is_done)
+
+    # ── progress ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def blocks(self) -> bool:
+        """Whether taking messages asks a broker: at most once means to commit first."""
+        return self.options.delivery == "at-most-once" and self.auto_commit
 
     def done(self, message: AnyMessage) -> None:
         """A message was processed; from any thread, in any order."""
@@ -240,7 +302,7 @@ class ConsumerEngine:
         if self._plain:
             return messages
         try:
-            if self.options.delivery == "at-most-once" and self.auto_commit:
+            if self.blocks:
                 self._commit_ahead(messages)
             kept = self._filter.keep(messages)
             if self._on_consume and kept:

@@ -4,6 +4,7 @@ The poll thread puts runs of messages, assigns and revokes partitions; any other
 reentrant, so that a signal handler may call `wakeup` wherever it interrupts its thread.
 """
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moldau.base.ids import Offset, TopicPartition
 from moldau.client.consumer.buffers import Buffer, Run
+from moldau.client.consumer.leases import Lease
 from moldau.client.consumer.partitions import named
 from moldau.client.consumer.progress import Progress
 from moldau.client.errors import Closed, InvalidUse
@@ -38,7 +40,9 @@ class Handover:
         self._problem: BaseException | None = None  # raised once
         self._woken = False
         self._closed = False
-        self._revoking = False
+        self.awaited = False  # whether somebody waits for messages to be done
+        self.epoch = 0  # counts the events after which messages that were taken may have to be given back
+        self._lease: Lease[AnyMessage] | None = None
         self._revoked: set[TopicPartition] = set()  # nothing of them is handed out any more
         self._waiting = 0
 
@@ -62,6 +66,7 @@ class Handover:
     def take_now(self, most: int) -> list[AnyMessage] | None:
         """Up to `most` messages; empty after `wakeup`; None if there is nothing yet."""
         with self.changed:
+            self._call_back()
             self._check()
             if self._woken:
                 self._woken = False
@@ -81,31 +86,56 @@ class Handover:
                 self.changed.notify_all()
             return found
 
-    def next_now(self) -> AnyMessage | None:
-        """The next message, if there is one and nothing else to tell: the fast way of a loop over messages."""
+    def lease(self, messages: Sequence[AnyMessage], epoch: int) -> Lease[AnyMessage]:
+        """Messages that were taken in this epoch, as a lease; without those that have to be given back already."""
         with self.changed:
-            run = self.buffer.next_run()
-            if run is None or self._woken or self._closed or self._failure is not None or self._problem is not None:
-                return None
-            record = run.messages[run.start]
-            message: AnyMessage = Message(record, self._deserializers)
-            self._progress[run.partition].hand_out_one(message, record.offset() or 0)
-            was_full = self.buffer.full
-            self.buffer.remove_one(run)
-            if was_full:
-                self.changed.notify_all()
-            return message
+            self._call_back()
+            if epoch != self.epoch:
+                messages = self._still_ours(messages)
+            self._lease = Lease(messages)
+            return self._lease
+
+    def goes_on(self, lease: Lease[AnyMessage], at: int) -> bool:
+        """Whether the loop may begin this message; called when the limit of its lease was reached."""
+        with self.changed:
+            if lease is self._lease:
+                if self._woken or self._closed or self._failure is not None or self._problem is not None:
+                    self._lease = None
+                    self._put_back(lease.end_at(at))
+                else:
+                    lease.limit = lease.end
+            return at < lease.end
+
+    def end_lease(self) -> AnyMessage | None:
+        """The message that a loop has begun; the others are called back."""
+        with self.changed:
+            lease = self._lease
+            self._call_back()
+            return lease.messages[lease.at] if lease is not None and 0 <= lease.at < len(lease.messages) else None
 
     def done(self, messages: Iterable[AnyMessage]) -> None:
         for message in messages:
             message.is_done = True
-        if self._revoking:
-            with self.changed:
-                self.changed.notify_all()
+        if self.awaited:
+            self.notify()
+
+    def notify(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    def leave(self, messages: Iterable[AnyMessage]) -> None:
+        """These messages are not done, and nobody works on them: a revocation need not wait for them."""
+        with self.changed:
+            for message in messages:
+                progress = self._progress.get(message.topic_partition)
+                if progress is not None:
+                    progress.give_back(message.offset)
+            self.changed.notify_all()
 
     def rewind(self, messages: Iterable[AnyMessage]) -> None:
         """Hand these messages, and those that follow, out again. Of partitions that are gone, others will read them."""
         with self.changed:
+            self._call_back()
             lowest: dict[TopicPartition, Offset] = {}
             for message in messages:
                 tp = message.topic_partition
@@ -122,6 +152,7 @@ class Handover:
     def seek(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Go on at these offsets; negative ones are librdkafka's for the beginning and the end."""
         with self.changed:
+            self._call_back()
             missing = [tp for tp in offsets if tp not in self._progress]
             if missing:
                 raise InvalidUse(f"cannot seek in {named(missing)}: not assigned to this consumer")
@@ -133,6 +164,7 @@ class Handover:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         with self.changed:
+            self._call_back()
             self.buffer.hold(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -149,9 +181,7 @@ class Handover:
     def wakeup(self) -> None:
         """End the `take` that waits, or else the next one."""
         self._woken = True
-        with self.changed:
-            self.changed.notify_all()
-        self._tell()
+        self._interrupt()
 
     def committable(self) -> dict[TopicPartition, Offset]:
         """Of each partition of which something was handed out, the first offset that is not done."""
@@ -163,6 +193,9 @@ class Handover:
         """Of each partition of which something was handed out, the offset after it."""
         with self.changed:
             found = {tp: progress.position for tp, progress in self._progress.items()}
+            lease = self._lease
+            for message in reversed(lease.messages[lease.at + 1 : lease.end] if lease is not None else ()):
+                found[message.topic_partition] = message.offset
         return {tp: offset for tp, offset in found.items() if offset is not None}
 
     def assignment(self) -> set[TopicPartition]:
@@ -172,9 +205,9 @@ class Handover:
     def next_offset(self, partition: TopicPartition) -> Offset | None:
         """The offset of a partition's next message, or the logical one that was sought; None if nothing is known."""
         with self.changed:
-            progress = self._progress.get(partition)
-            if progress is not None and progress.position is not None:
-                return progress.position
+            position = self.positions().get(partition)
+            if position is not None:
+                return position
             record = self.buffer.first(partition)
             return record.offset() if record is not None else self._sought.get(partition)
 
@@ -214,6 +247,8 @@ class Handover:
     def revoke(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions any more."""
         with self.changed:
+            self.epoch += 1
+            self._call_back()
             self.buffer.drop(partitions)
             self._revoked.update(partitions)
             for tp in partitions:
@@ -235,7 +270,7 @@ class Handover:
     ) -> bool:
         """Wait until no message of these partitions is in hand; calls `meanwhile` every now and then."""
         deadline = time.monotonic() + timeout
-        self._revoking = True
+        self.awaited = True
         try:
             while self.in_hand(partitions) and not self._closed:
                 left = deadline - time.monotonic()
@@ -246,7 +281,7 @@ class Handover:
                     self.changed.wait(min(left, CHECK_S))
             return not self.in_hand(partitions)
         finally:
-            self._revoking = False
+            self.awaited = False
 
     def wait_for_room(self, timeout: float) -> None:
         """Wait until the body has taken something, or anything else changed."""
@@ -267,23 +302,55 @@ class Handover:
         """Let every `take` from now on raise this."""
         with self.changed:
             self._failure = self._failure or failure
-            self.changed.notify_all()
-        self._tell()
+        self._interrupt()
 
     def report(self, problem: BaseException) -> None:
         """Let the next `take` raise this, once."""
         with self.changed:
             self._problem = self._problem or problem
-            self.changed.notify_all()
-        self._tell()
+        self._interrupt()
 
     def close(self) -> None:
-        with self.changed:
-            self._closed = True
-            self.changed.notify_all()
-        self._tell()
+        self._closed = True
+        self._interrupt()
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _call_back(self) -> None:
+        """Put messages of the lease that are not begun back into the buffer."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            self._put_back(lease.call_back())
+
+    def _put_back(self, messages: Sequence[AnyMessage]) -> None:
+        runs: list[Run[KafkaMessage]] = []
+        for tp, group in itertools.groupby(messages, key=_partition):
+            part = list(group)
+            progress = self._progress.get(tp)
+            if progress is not None:
+                progress.rewind(part[0].offset)
+                records = [message.record for message in part]
+                runs.append(Run(tp, records, sum(map(len, records))))
+        self.buffer.add_first(runs)
+
+    def _still_ours(self, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+        """Messages of partitions that are not revoked; the others are given back."""
+        kept = []
+        for message in messages:
+            progress = self._progress.get(message.topic_partition)
+            if progress is not None and message.topic_partition not in self._revoked:
+                kept.append(message)
+            elif progress is not None:
+                progress.give_back(message.offset)
+        return kept
+
+    def _interrupt(self) -> None:
+        """There is something to tell; a signal handler may call this in the middle of anything."""
+        lease = self._lease
+        if lease is not None:
+            lease.close_limit()
+        self.notify()
+        self._tell()
 
     def _check(self) -> None:
         if self._closed:
@@ -297,3 +364,7 @@ class Handover:
     def _tell(self) -> None:
         for listener in list(self._listeners):
             listener()
+
+
+def _partition(message: AnyMessage) -> TopicPartition:
+    return message.topic_partition

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from moldau.base.ids import TopicPartition
 from moldau.client.consumer.buffers import Run
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Call: TypeAlias = tuple[Callable[["KafkaConsumer"], object], "Future[Any] | None"]
 
 CHUNK = 1000  # most messages that are handed over at once
 POLL_S = 0.05  # longest poll, and so the longest wait of a call from another thread
@@ -64,7 +65,7 @@ class PollLoop:
         self._rebalances = rebalances
         self._committable = committable
         self._subscription = subscription
-        self._calls: collections.deque[tuple[Callable[[KafkaConsumer], object], Future[object]]] = collections.deque()
+        self._calls: collections.deque[Call] = collections.deque()
         self._busy_until = 0.0
         self._full_since: float | None = None
         self._throttled = False
@@ -105,11 +106,16 @@ class PollLoop:
             assert self._consumer is not None
             return function(self._consumer)
         outcome: Future[T] = Future()
-        self._calls.append((function, outcome))  # type: ignore[arg-type]
+        self._calls.append((function, outcome))
         if self._ended:
             self._refuse_calls()
         self.nudge()
         return outcome.result()
+
+    def post(self, function: Callable[["KafkaConsumer"], None]) -> None:
+        """Run it in the poll thread, soon; the body gets its errors."""
+        self._calls.append((function, None))
+        self.nudge()
 
     def nudge(self) -> None:
         """There is something to do, and more may follow: poll only shortly for a while."""
@@ -121,12 +127,12 @@ class PollLoop:
         """For the user: hand out nothing of these partitions until they are resumed."""
         wanted = set(partitions)
         self._handover.pause(wanted)
-        self.call(lambda consumer: consumer.pause(self._owned(wanted)))
+        self.post(lambda consumer: consumer.pause(self._owned(wanted)))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = set(partitions)
         self._handover.resume(wanted)
-        self.call(lambda consumer: None if self._throttled else consumer.resume(self._owned(wanted)))
+        self.post(lambda consumer: None if self._throttled else consumer.resume(self._owned(wanted)))
 
     def stop(self, timeout: float) -> None:
         """Ask the thread to commit what is done, to leave the group, and to end."""
@@ -203,10 +209,10 @@ class PollLoop:
                     self._trouble(error, message)
             messages = [message for message in messages if message.error() is None]
         runs = []
-        places = zip(map(KafkaMessage.topic, messages), map(KafkaMessage.partition, messages), strict=True)
         start = 0
-        for (topic, partition), group in itertools.groupby(places):
-            end = start + sum(1 for _ in group)
+        places = zip(map(KafkaMessage.partition, messages), map(KafkaMessage.topic, messages), strict=True)
+        for (partition, topic), group in itertools.groupby(places):
+            end = start + len(list(group))
             part = messages[start:end]
             runs.append(Run(TopicPartition(str(topic), int(partition or 0)), part, sum(map(len, part))))
             start = end
@@ -238,13 +244,21 @@ class PollLoop:
         while self._calls:
             function, outcome = self._calls.popleft()
             try:
-                outcome.set_result(function(consumer))
+                result = function(consumer)
             except Exception as error:  # noqa: BLE001  # belongs to the caller
-                outcome.set_exception(_as_client_error(error))
+                if outcome is None:
+                    self._handover.report(_as_client_error(error))
+                else:
+                    outcome.set_exception(_as_client_error(error))
+            else:
+                if outcome is not None:
+                    outcome.set_result(result)
 
     def _refuse_calls(self) -> None:
         while self._calls:
-            self._calls.popleft()[1].set_exception(Closed("the consumer was closed"))
+            outcome = self._calls.popleft()[1]
+            if outcome is not None:
+                outcome.set_exception(Closed("the consumer was closed"))
 
     def _apply_seeks(self, consumer: "KafkaConsumer") -> None:
         from confluent_kafka import KafkaError, KafkaException

@@ -44,20 +44,11 @@ class Progress(Generic[H]):
         handed.extend(messages)
         self.position = messages[-1].offset + 1
 
-    def hand_out_one(self, message: H, offset: Offset) -> None:
-        """The same for one message, which is what a loop over messages does for each."""
-        handed = self._handed
-        if self.position is not None and self.position > offset:
-            self.rewind(offset)
-        while handed and handed[0].is_done:
-            handed.popleft()
-        handed.append(message)
-        self.position = offset + 1
-
     def rewind(self, offset: Offset) -> None:
         """Forget what was handed out from this offset on; it will be handed out again."""
-        while self._handed and self._handed[-1].offset >= offset:
+        while self._handed and (last := self._handed[-1].offset) >= offset:
             self._handed.pop()
+            self._returned.discard(last)
         if self.position is not None:
             self.position = min(self.position, offset)
 
@@ -84,4 +75,6 @@ class Progress(Generic[H]):
     def _pop_done(self) -> None:
         handed = self._handed
         while handed and handed[0].is_done:
-            handed.popleft()
+            done = handed.popleft()
+            if self._returned:
+                self._returned.discard(done.offset)

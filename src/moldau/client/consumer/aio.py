@@ -1,0 +1,318 @@
+"""AsyncConsumer: the consumer for asyncio, with the same names. The engine and its poll thread are the same.
+
+The poll thread wakes the event loop only while somebody waits for messages. Calls that wait for brokers run in threads.
+"""
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from moldau.base.ids import Offset, TopicPartition
+from moldau.client.consumer.commits import OffsetAndMetadata
+from moldau.client.consumer.consumer import BATCH, FILL_S, Committable, Consumer
+from moldau.client.consumer.engine import LEASE, ConsumerEngine
+from moldau.client.consumer.handover import AnyMessage
+from moldau.client.consumer.options import (
+    BUFFER_BYTES,
+    BUFFER_MESSAGES,
+    COMMIT_INTERVAL_S,
+    CommitMode,
+    Delivery,
+    Start,
+    Topics,
+    Where,
+)
+from moldau.client.consumer.options import Protocol as GroupProtocol
+from moldau.client.consumer.poll_loop import CLOSE_S
+from moldau.client.consumer.rebalances import Partitions, RebalanceListener
+from moldau.client.errors import InvalidUse
+from moldau.client.interceptors import ConsumerInterceptor
+from moldau.client.message import Message
+from moldau.client.serializers.port import DeserializerKind, K, V
+from moldau.client.settings import Properties
+
+LISTENER_S = 60.0  # longest wait of a rebalance for a coroutine of the listener
+
+
+class AsyncRebalanceListener:
+    """Subclass it to learn of rebalances. The coroutines run on the event loop, and the rebalance waits for them."""
+
+    async def on_assigned(self, partitions: Partitions) -> None:
+        """These partitions are read from now on."""
+
+    async def on_revoked(self, partitions: Partitions) -> None:
+        """These partitions go to other members; what was done is committed."""
+
+    async def on_lost(self, partitions: Partitions) -> None:
+        """These partitions went to other members already: nothing can be committed."""
+
+
+class AsyncConsumer(Generic[K, V]):
+    """`async with AsyncConsumer("localhost:9092", "orders", group="billing") as consumer:` and in it
+    `async for message in consumer: …`
+
+    Calls that ask brokers are coroutines. See `Consumer` for when a message is done and what is committed.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | None = None,
+        *topics: Topics,
+        group: str | None = None,
+        key: DeserializerKind[K] | None = None,
+        value: DeserializerKind[V] | None = None,
+        delivery: Delivery = "at-least-once",
+        start: Start = "earliest",
+        protocol: GroupProtocol = "classic",
+        where: Where | None = None,
+        listener: RebalanceListener | AsyncRebalanceListener | None = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
+        commit: CommitMode = "auto",
+        commit_interval: float = COMMIT_INTERVAL_S,
+        instance_id: str | None = None,
+        buffer_messages: int = BUFFER_MESSAGES,
+        buffer_bytes: int = BUFFER_BYTES,
+        client_id: str | None = None,
+        properties: Properties = None,
+        on_stats: Any = None,
+    ) -> None:
+        self._bridge = _OnLoop(listener) if isinstance(listener, AsyncRebalanceListener) else None
+        own = None if isinstance(listener, AsyncRebalanceListener) else listener
+        self._set_up(
+            Consumer(
+                bootstrap,
+                *topics,
+                group=group,
+                key=key,
+                value=value,
+                delivery=delivery,
+                start=start,
+                protocol=protocol,
+                where=where,
+                listener=self._bridge or own,
+                interceptors=interceptors,
+                commit=commit,
+                commit_interval=commit_interval,
+                instance_id=instance_id,
+                buffer_messages=buffer_messages,
+                buffer_bytes=buffer_bytes,
+                client_id=client_id,
+                properties=properties,
+                on_stats=on_stats,
+            )
+        )
+
+    def _set_up(self, consumer: Consumer[K, V]) -> None:
+        self._consumer = consumer
+        self._arrival: _Arrival | None = None
+
+    @property
+    def engine(self) -> ConsumerEngine:
+        return self._consumer.engine
+
+    # ── messages ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def __aiter__(self) -> AsyncIterator[Message[K, V]]:
+        """Messages one by one, until `wakeup`. It can be iterated again."""
+        engine = self._begin()
+        engine.finish()
+        goes_on = engine.goes_on
+        try:
+            while taken := await self._take(LEASE, None):
+                lease = engine.lease(taken)
+                for at, message in enumerate(lease.messages):
+                    lease.at = at
+                    if at >= lease.limit and not goes_on(lease, at):
+                        break
+                    yield message
+                    engine.done(message)
+                await asyncio.sleep(0)  # other tasks get their turn even if the body never waits
+        finally:
+            engine.leave()
+
+    async def poll(self, timeout: float | None = None) -> Message[K, V] | None:  # noqa: ASYNC109  # as Consumer has it
+        """The next message; None when the time is over, or after `wakeup`."""
+        engine = self._begin()
+        engine.finish()
+        found = await self._take(1, timeout)
+        engine.hold(found)
+        return found[0] if found else None
+
+    async def batches(self, n: int = BATCH, wait: float = FILL_S) -> AsyncIterator[list[Message[K, V]]]:
+        """Lists of up to `n` messages, until `wakeup`. A list is done when the next one is asked for."""
+        if n < 1:
+            raise InvalidUse("a batch has one message at least")
+        engine = self._begin()
+        engine.finish()
+        loop = asyncio.get_running_loop()
+        try:
+            while batch := await self._take(n, None):
+                until = loop.time() + wait
+                while len(batch) < n and (more := await self._take(n - len(batch), max(until - loop.time(), 0))):
+                    batch += more
+                engine.hold(batch)
+                yield batch
+                engine.finish()
+        finally:
+            engine.leave()
+
+    def _begin(self) -> ConsumerEngine:
+        loop = asyncio.get_running_loop()
+        if self._bridge is not None:
+            self._bridge.loop = loop
+        if self._arrival is None or self._arrival.loop is not loop:
+            if self._arrival is not None:
+                self._arrival.end()
+            self._arrival = _Arrival(self.engine, loop)
+        return self._consumer._begin()
+
+    async def _take(self, most: int, seconds: float | None) -> list[AnyMessage]:
+        """As the engine's `take`, without blocking the event loop."""
+        assert self._arrival is not None
+        loop = self._arrival.loop
+        deadline = None if seconds is None else loop.time() + seconds
+        while True:
+            self._arrival.expect()
+            if self.engine.blocks:  # at most once: it commits first
+                found = await asyncio.to_thread(self.engine.take_now, most)
+            else:
+                found = self.engine.take_now(most)
+            if found is not None:
+                return found
+            left = None if deadline is None else deadline - loop.time()
+            if (left is not None and left <= 0) or not await self._arrival.wait(left):
+                return []
+
+    def wakeup(self) -> None:
+        """End the iteration that waits for messages, or else the next one; from any thread or signal handler."""
+        self._consumer.wakeup()
+
+    def tail(self, n: int = 0) -> "AsyncConsumer[K, V]":
+        """A consumer without a group that reads the last `n` messages of each partition, and then those that come."""
+        tail: AsyncConsumer[K, V] = AsyncConsumer.__new__(type(self))
+        tail._bridge = None
+        tail._set_up(self._consumer.tail(n))
+        return tail
+
+    @property
+    def passed_over(self) -> int:
+        """How many messages `where` has passed over."""
+        return self.engine.passed_over
+
+    # ── offsets ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def commit(self, what: Committable | None = None, *, wait: bool = True, metadata: str = "") -> None:
+        """Commit everything that was handed out, or messages, or offsets by partition."""
+        await asyncio.to_thread(self._consumer.commit, what, wait=wait, metadata=metadata)
+
+    async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return await asyncio.to_thread(self._consumer.committed, *partitions)
+
+    async def position(self, *partitions: TopicPartition) -> dict[TopicPartition, Offset]:
+        return await asyncio.to_thread(self._consumer.position, *partitions)
+
+    async def lag(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+        return await asyncio.to_thread(self._consumer.lag, *partitions)
+
+    # ── partitions ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def assignment(self) -> set[TopicPartition]:
+        return self._consumer.assignment()
+
+    async def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, Offset | None]) -> None:
+        await asyncio.to_thread(self._consumer.assign, partitions)
+
+    def seek(self, partition: TopicPartition | Mapping[TopicPartition, Offset], offset: Offset | None = None) -> None:
+        self._consumer.seek(partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        self._consumer.seek_to_beginning(*partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        self._consumer.seek_to_end(*partitions)
+
+    async def seek_to_time(self, when: datetime.datetime | int, *partitions: TopicPartition) -> None:
+        await asyncio.to_thread(self._consumer.seek_to_time, when, *partitions)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self._consumer.pause(*partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._consumer.resume(*partitions)
+
+    def paused(self) -> set[TopicPartition]:
+        return self._consumer.paused()
+
+    # ── life ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def close(self, timeout: float = CLOSE_S) -> None:  # noqa: ASYNC109  # as Consumer has it
+        """Commit what is done, and leave the group. The message in hand is not done."""
+        await asyncio.to_thread(self._consumer.close, timeout)
+
+    async def __aenter__(self) -> Self:
+        if self._bridge is not None:
+            self._bridge.loop = asyncio.get_running_loop()
+        self.engine.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"Async{self._consumer!r}"
+
+
+class _Arrival:
+    """Wakes the event loop when messages came, and only while somebody expects them."""
+
+    def __init__(self, engine: ConsumerEngine, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._came = asyncio.Event()
+        self._expected = False
+        self.end = engine.add_listener(self._tell)
+
+    def expect(self) -> None:
+        """From now on; before looking whether there are messages already."""
+        self._came.clear()
+        self._expected = True
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Whether something came before the time was over."""
+        try:
+            await asyncio.wait_for(self._came.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    def _tell(self) -> None:
+        """In the poll thread, or in the one that called wakeup."""
+        if self._expected:
+            self._expected = False
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self.loop.call_soon_threadsafe(self._came.set)
+
+
+class _OnLoop(RebalanceListener):
+    """Runs the coroutines of an AsyncRebalanceListener on the event loop, and waits for them in the poll thread."""
+
+    def __init__(self, listener: AsyncRebalanceListener) -> None:
+        self._listener = listener
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def on_assigned(self, partitions: Partitions) -> None:
+        self._run(self._listener.on_assigned(partitions))
+
+    def on_revoked(self, partitions: Partitions) -> None:
+        self._run(self._listener.on_revoked(partitions))
+
+    def on_lost(self, partitions: Partitions) -> None:
+        self._run(self._listener.on_lost(partitions))
+
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        assert self.loop is not None, "set before the consumer starts"
+        asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(LISTENER_S)
