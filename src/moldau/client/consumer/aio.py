@@ -108,6 +108,7 @@ class AsyncConsumer(Generic[K, V]):
     def _set_up(self, consumer: Consumer[K, V]) -> None:
         self._consumer = consumer
         self._arrival: _Arrival | None = None
+        self._body: asyncio.Task[Any] | None = None  # that takes messages
 
     @property
     def engine(self) -> ConsumerEngine:
@@ -167,6 +168,7 @@ class AsyncConsumer(Generic[K, V]):
             if self._arrival is not None:
                 self._arrival.end()
             self._arrival = _Arrival(self.engine, loop)
+        self._body = asyncio.current_task()
         return self._consumer._begin()
 
     async def _take(self, most: int, seconds: float | None) -> list[AnyMessage]:
@@ -206,6 +208,8 @@ class AsyncConsumer(Generic[K, V]):
 
     async def commit(self, what: Committable | None = None, *, wait: bool = True, metadata: str = "") -> None:
         """Commit everything that was handed out, or messages, or offsets by partition."""
+        if what is None and self._body is asyncio.current_task():
+            self.engine.finish()
         await asyncio.to_thread(self._consumer.commit, what, wait=wait, metadata=metadata)
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:

@@ -45,7 +45,6 @@ class Buffer(Generic[M]):
         self._most_messages = most_messages
         self._most_bytes = most_bytes
         self._runs: deque[Run[M]] = deque()
-        self._held: set[TopicPartition] = set()
         self.messages = 0
         self.bytes = 0
 
@@ -57,10 +56,10 @@ class Buffer(Generic[M]):
     def half_empty(self) -> bool:
         return self.messages <= self._most_messages // 2 and self.bytes <= self._most_bytes // 2
 
-    @property
-    def room(self) -> int:
-        """Messages that may still come."""
-        return max(self._most_messages - self.messages, 0)
+    def room(self, average: int) -> int:
+        """How many messages may still come if they have this many bytes."""
+        by_bytes = (self._most_bytes - self.bytes) // max(average, 1)
+        return max(min(self._most_messages - self.messages, by_bytes), 0)
 
     def add(self, runs: Iterable[Run[M]]) -> None:
         for run in runs:
@@ -75,11 +74,9 @@ class Buffer(Generic[M]):
         self.bytes += sum(run.size for run in runs)
 
     def peek(self, most: int) -> list[Slice[M]]:
-        """Up to `most` next messages of partitions that are not held; they stay here until `remove`."""
+        """Up to `most` next messages; they stay here until `remove`."""
         found: list[Slice[M]] = []
         for run in self._runs:
-            if run.partition in self._held:
-                continue
             count = min(len(run), most)
             found.append(Slice(run, count))
             most -= count
@@ -94,26 +91,13 @@ class Buffer(Generic[M]):
             self.messages -= count
         while self._runs and not len(self._runs[0]):
             self.bytes -= self._runs.popleft().size
-        if self._held:
-            self._keep([run for run in self._runs if len(run)])
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Drop the messages of these partitions."""
         self._keep([run for run in self._runs if run.partition not in partitions])
 
-    @property
-    def held(self) -> Collection[TopicPartition]:
-        return self._held
-
-    def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Keep the messages of these partitions back."""
-        self._held.update(partitions)
-
-    def release(self, partitions: Iterable[TopicPartition]) -> None:
-        self._held.difference_update(partitions)
-
     def first(self, partition: TopicPartition) -> M | None:
-        """The next message of a partition, held or not."""
+        """The next message of a partition."""
         return next((run.messages[run.start] for run in self._runs if run.partition == partition), None)
 
     def _keep(self, runs: list[Run[M]]) -> None:

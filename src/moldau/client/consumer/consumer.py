@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import threading
 import uuid
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -100,6 +101,7 @@ class Consumer(Generic[K, V]):
     def _set_up(self, options: ConsumerOptions) -> None:
         self.engine = ConsumerEngine(options)
         self._positions = Positions(self.engine, Queries(options))
+        self._body = 0  # the thread that takes messages
         self._tails: weakref.WeakSet[Consumer[K, V]] = weakref.WeakSet()
         # The poll thread keeps the engine alive, and the engine knows nothing of this object.
         weakref.finalize(self, self.engine.abandon).atexit = False
@@ -134,6 +136,7 @@ class Consumer(Generic[K, V]):
                 "for batch in consumer.transactions(producer or database)"
             )
         self.engine.start()
+        self._body = threading.get_ident()
         return self.engine
 
     def wakeup(self) -> None:
@@ -159,13 +162,15 @@ class Consumer(Generic[K, V]):
     # ── offsets ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def commit(self, what: Committable | None = None, *, wait: bool = True, metadata: str = "") -> None:
-        """Commit everything that was handed out, or messages, or offsets by partition.
+        """Commit everything that is done, or messages, or offsets by partition.
 
-        Messages that are committed are done. With `wait=False` errors are logged; retries keep the order of commits.
+        Without messages or offsets, the message or batch in hand of the loop that calls it is done. Messages that are
+        committed are done. With `wait=False` errors are logged; retries keep the order of commits.
         """
         self.engine.start()
         if what is None:
-            self.engine.finish()
+            if self._body == threading.get_ident():  # a rebalance listener, for one, has nothing in hand
+                self.engine.finish()
             self.engine.commit(None, wait)
         elif isinstance(what, Mapping):
             self.engine.commit({TopicPartition(*tp): _with(each, metadata) for tp, each in what.items()}, wait)

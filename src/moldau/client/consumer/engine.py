@@ -7,7 +7,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from moldau.base.ids import Offset, TopicPartition
 from moldau.client.consumer.commits import Commits, OffsetAndMetadata, Offsets
@@ -15,10 +15,11 @@ from moldau.client.consumer.filters import Filter
 from moldau.client.consumer.handover import AnyMessage, Handover
 from moldau.client.consumer.leases import Lease
 from moldau.client.consumer.options import PATIENCE, ConsumerOptions
+from moldau.client.consumer.partitions import named
 from moldau.client.consumer.poll_loop import CLOSE_S, PollLoop
 from moldau.client.consumer.rebalances import OffsetProvider, Rebalances, RevocationHook
 from moldau.client.consumer.subscriptions import start_offset, subscription_of, with_offsets
-from moldau.client.errors import ClientError, Closed, InvalidUse
+from moldau.client.errors import ClientError, Closed, Fenced, InvalidUse
 from moldau.client.interceptors import Interceptors
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class ConsumerEngine:
         subscription = subscription_of(options, self._rebalances)
         self.loop = PollLoop(options, self._handover, self._commits, self._rebalances, self._committable, subscription)
         self._loop_has: Sequence[AnyMessage] = ()  # what a loop over messages or batches has in hand
+        self._loop_lease: Lease[AnyMessage] | None = None
         self._taken_in = 0  # the epoch
         self._started = False
         self._process = os.getpid()
@@ -156,7 +158,8 @@ class ConsumerEngine:
 
     def lease(self, messages: Sequence[AnyMessage]) -> Lease[AnyMessage]:
         """Messages that were just taken, for a loop that works through them."""
-        return self._handover.lease(messages, self._taken_in)
+        self._loop_lease = self._handover.lease(messages, self._taken_in)
+        return self._loop_lease
 
     def goes_on(self, lease: Lease[AnyMessage], at: int) -> bool:
         """Whether the loop may begin this message; to be asked when it has reached the limit of its lease."""
@@ -168,18 +171,20 @@ class ConsumerEngine:
 
     def finish(self) -> None:
         """The loop asks for more, or says so: what it has in hand is done."""
-        begun = self._handover.end_lease()
-        if begun is not None:
-            self._handover.done((begun,))
-        in_hand, self._loop_has = self._loop_has, ()
+        in_hand = self._in_loop()
+        self._loop_has, self._loop_lease = (), None
         self._handover.done(in_hand)
 
     def leave(self) -> None:
         """The loop was left: what it has in hand is not done, unless it asks for more, and nothing waits for it."""
-        begun = self._handover.end_lease()
-        if begun is not None:
-            self._loop_has = (begun,)
+        self._loop_has, self._loop_lease = self._in_loop(), None
         self._handover.leave(message for message in self._loop_has if not message.is_done)
+
+    def _in_loop(self) -> Sequence[AnyMessage]:
+        """What the loop has in hand; messages of its lease that are not begun are called back."""
+        self._handover.end_lease()
+        lease = self._loop_lease
+        return self._loop_has if lease is None or not 0 <= lease.at < lease.end else (lease.messages[lease.at],)
 
     # ── progress ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -220,8 +225,14 @@ class ConsumerEngine:
             raise Closed("the consumer was closed")
         if self.options.group is None:
             raise InvalidUse("this consumer has no group, so there is nothing to commit to; give it a group")
-        asked = {tp: OffsetAndMetadata(each) for tp, each in self._handover.committable().items()}
-        commit = self._commits.ask(asked if offsets is None else offsets)
+        if offsets is None:
+            offsets = {tp: OffsetAndMetadata(each) for tp, each in self._handover.committable().items()}
+        gone = offsets.keys() - self._handover.assignment()
+        if gone:
+            raise Fenced(
+                "ASSIGNMENT_LOST", f"{named(gone)} not assigned to this consumer: others may commit, and it must not"
+            )
+        commit = self._commits.ask(offsets)
         if self.loop.inside:
             self.loop.call(lambda consumer: self._commits.flush(consumer, {}, CLOSE_S))
         else:
@@ -259,7 +270,7 @@ class ConsumerEngine:
         """The offset of the next message, or the logical one that was sought; None if nothing is known yet."""
         return self._handover.next_offset(partition)
 
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed."""
         self.loop.pause(partitions)
 

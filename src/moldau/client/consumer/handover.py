@@ -43,6 +43,7 @@ class Handover:
         self.awaited = False  # whether somebody waits for messages to be done
         self.epoch = 0  # counts the events after which messages that were taken may have to be given back
         self._lease: Lease[AnyMessage] | None = None
+        self._paused: set[TopicPartition] = set()  # by the user
         self._revoked: set[TopicPartition] = set()  # nothing of them is handed out any more
         self._waiting = 0
 
@@ -106,12 +107,10 @@ class Handover:
                     lease.limit = lease.end
             return at < lease.end
 
-    def end_lease(self) -> AnyMessage | None:
-        """The message that a loop has begun; the others are called back."""
+    def end_lease(self) -> None:
+        """Call the messages back that the loop has not begun."""
         with self.changed:
-            lease = self._lease
             self._call_back()
-            return lease.messages[lease.at] if lease is not None and 0 <= lease.at < len(lease.messages) else None
 
     def done(self, messages: Iterable[AnyMessage]) -> None:
         for message in messages:
@@ -139,9 +138,12 @@ class Handover:
             lowest: dict[TopicPartition, Offset] = {}
             for message in messages:
                 tp = message.topic_partition
-                if tp in self._revoked and tp in self._progress:
-                    self._progress[tp].give_back(message.offset)
-                elif tp in self._progress:
+                progress = self._progress.get(tp)
+                if progress is None or not progress.covers(message.offset):
+                    continue  # of an assignment that is over
+                if tp in self._revoked:
+                    progress.give_back(message.offset)
+                else:
                     lowest[tp] = min(message.offset, lowest.get(tp, message.offset))
             for tp, offset in lowest.items():
                 self._progress[tp].rewind(offset)
@@ -162,21 +164,24 @@ class Handover:
             self.buffer.drop(offsets.keys())
             self.changed.notify_all()
 
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing of these partitions. What is buffered would keep others out: it is fetched again later."""
         with self.changed:
             self._call_back()
-            self.buffer.hold(partitions)
+            for tp in partitions:
+                if tp in self._progress:
+                    self._paused.add(tp)
+                    self._fetch_again(tp, self.buffer.first(tp))
+            self.buffer.drop(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         with self.changed:
-            self.buffer.release(partitions)
-            self.changed.notify_all()
-        self._tell()
+            self._paused.difference_update(partitions)
 
     def paused(self) -> set[TopicPartition]:
         """Partitions that the user has paused."""
         with self.changed:
-            return set(self.buffer.held)
+            return set(self._paused)
 
     def wakeup(self) -> None:
         """End the `take` that waits, or else the next one."""
@@ -228,12 +233,19 @@ class Handover:
     def put(self, runs: Sequence[Run["KafkaMessage"]]) -> None:
         """Add messages; those of partitions that are gone, or about to be sought in, are dropped."""
         with self.changed:
-            self.buffer.add(
-                [run for run in runs if run.partition in self._progress and run.partition not in self._seeks]
-            )
+            kept = []
+            for run in runs:
+                if run.partition not in self._progress or run.partition in self._seeks:
+                    continue
+                if run.partition in self._paused:
+                    self._fetch_again(run.partition, run.messages[0])
+                else:
+                    kept.append(run)
+            self.buffer.add(kept)
             if self._waiting:
                 self.changed.notify_all()
-        self._tell()
+        if kept:
+            self._tell()
 
     def owner(self, partition: TopicPartition) -> object:
         """Changes whenever the partition is assigned anew; None while it is not assigned."""
@@ -257,7 +269,7 @@ class Handover:
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         with self.changed:
             self.buffer.drop(partitions)
-            self.buffer.release(partitions)
+            self._paused.difference_update(partitions)
             self._revoked.difference_update(partitions)
             for tp in partitions:
                 self._progress.pop(tp, None)
@@ -315,6 +327,12 @@ class Handover:
         self._interrupt()
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _fetch_again(self, partition: TopicPartition, record: "KafkaMessage | None") -> None:
+        """Seek to a record that is dropped, unless another place is sought already."""
+        offset = None if record is None else record.offset()
+        if offset is not None:
+            self._seeks.setdefault(partition, offset)
 
     def _call_back(self) -> None:
         """Put messages of the lease that are not begun back into the buffer."""

@@ -20,7 +20,7 @@ Topics: TypeAlias = str | re.Pattern[str] | Iterable[str | re.Pattern[str]]
 Where: TypeAlias = Mapping[str, object] | Callable[[Message[Any, Any]], bool]
 
 BUFFER_MESSAGES = 10_000
-BUFFER_BYTES = 64 << 20
+BUFFER_BYTES = 32 << 20
 COMMIT_INTERVAL_S = 1.0
 MAX_POLL_INTERVAL_MS = 300_000  # librdkafka's default, as the next one
 METADATA_REFRESH_MS = 300_000
@@ -140,7 +140,7 @@ def read_topics(topics: Sequence[Topics]) -> tuple[str, ...]:
         if isinstance(each, str):
             found.append(each)
         elif isinstance(each, re.Pattern):
-            found.append(f"^{each.pattern.removeprefix('^')}")
+            found.append(_read_pattern(each))
         elif isinstance(each, Iterable):
             found += read_topics(tuple(each))
         else:
@@ -148,6 +148,17 @@ def read_topics(topics: Sequence[Topics]) -> tuple[str, ...]:
     if "" in found:
         raise InvalidUse("a topic's name cannot be empty")
     return tuple(dict.fromkeys(found))
+
+
+def _read_pattern(pattern: "re.Pattern[str]") -> str:
+    """A pattern for whole names, as in Java's client."""
+    text = pattern.pattern
+    if not isinstance(text, str) or pattern.flags & ~re.UNICODE:
+        raise InvalidUse(f"{pattern!r} cannot be used for topics: brokers know neither flags nor bytes")
+    text = text.removeprefix("^")
+    if text.endswith("$") and not text.endswith("\\$"):
+        text = text.removesuffix("$")
+    return f"^({text})$"
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

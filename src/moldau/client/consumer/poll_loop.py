@@ -6,6 +6,7 @@ are made here, and other threads send functions (`call`).
 """
 
 import collections
+import contextlib
 import itertools
 import logging
 import threading
@@ -14,13 +15,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from moldau.base.ids import TopicPartition
+from moldau.base.ids import Offset, TopicPartition
 from moldau.client.consumer.buffers import Run
 from moldau.client.consumer.commits import Commits, OffsetAndMetadata
 from moldau.client.consumer.handover import Handover
 from moldau.client.consumer.options import ConsumerOptions
 from moldau.client.consumer.partitions import for_librdkafka
-from moldau.client.consumer.rebalances import Rebalances
+from moldau.client.consumer.rebalances import COMMIT_S, Rebalances
 from moldau.client.consumer.subscriptions import Subscription
 from moldau.client.errors import AuthenticationFailed, Closed, KafkaFailure, NotAuthorized, client_error
 from moldau.client.settings import build
@@ -69,6 +70,8 @@ class PollLoop:
         self._busy_until = 0.0
         self._full_since: float | None = None
         self._throttled = False
+        self._average = 0  # bytes of a message, lately
+        self._fetched: dict[TopicPartition, Offset] = {}  # after the last message that came
         self._next_commit = 0.0
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}  # asked for by this loop
         self._unreachable = False
@@ -79,6 +82,8 @@ class PollLoop:
         self._consumer: KafkaConsumer | None = None
         self._thread: threading.Thread | None = None
         rebalances.paused = lambda partitions: partitions if self._throttled else ()
+        rebalances.meanwhile = self._serve_waiting
+        rebalances.released = self._forget
 
     # ── any thread ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -132,7 +137,7 @@ class PollLoop:
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = set(partitions)
         self._handover.resume(wanted)
-        self.post(lambda consumer: None if self._throttled else consumer.resume(self._owned(wanted)))
+        self.post(lambda consumer: None if self._throttled else self._resume(consumer, wanted))
 
     def stop(self, timeout: float) -> None:
         """Ask the thread to commit what is done, to leave the group, and to end."""
@@ -189,12 +194,15 @@ class PollLoop:
         if first is None:
             return
         owner = None if first.error() else self._handover.owner(_partition_of(first))
-        most = min(CHUNK, self._handover.buffer.room)
+        most = min(CHUNK, self._handover.buffer.room(self._average))
         messages = consumer.consume(most - 1, 0) if most > 1 else []
         # A rebalance inside of consume may have taken the partition of the first message away.
         if first.error() or self._handover.owner(_partition_of(first)) is owner:
             messages.insert(0, first)
         runs = self._runs(messages)
+        if runs:
+            self._average = sum(run.size for run in runs) // len(messages)
+            self._fetched |= {run.partition: (run.messages[-1].offset() or 0) + 1 for run in runs}
         if runs and self._unreachable:
             self._unreachable = False
             logger.info("Brokers are reachable again")
@@ -224,7 +232,7 @@ class PollLoop:
         if self._throttled:
             if buffer.half_empty:
                 self._throttled = False
-                consumer.resume(for_librdkafka(self._handover.assignment() - self._handover.paused()))
+                self._resume(consumer, self._handover.assignment() - self._handover.paused())
             return True
         if not buffer.full:
             self._full_since = None
@@ -233,12 +241,30 @@ class PollLoop:
             self._full_since = now
         left = self._full_since + min(ROOM_S, self._options.max_poll_interval_s / 3) - now
         if left > 0:
-            self._handover.wait_for_room(min(left, POLL_S))
-            return False
+            waits = self._commits.pending  # for a callback, which only a poll brings, with one message more
+            self._handover.wait_for_room(BUSY_POLL_S if waits else min(left, POLL_S))
+            return waits
         self._full_since = None
         self._throttled = True
         consumer.pause(for_librdkafka(self._handover.assignment()))
         return True
+
+    def _resume(self, consumer: "KafkaConsumer", partitions: set[TopicPartition]) -> None:
+        """Resume partitions, and seek to where they are: librdkafka would notice only within a second."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        consumer.resume(self._owned(partitions))
+        sought = self._handover.due_seeks()
+        for tp in partitions & self._fetched.keys():
+            if tp not in sought:
+                with contextlib.suppress(KafkaException):  # it may not be fetched yet, and then it is noticed
+                    consumer.seek(KafkaPartition(tp.topic, tp.partition, self._fetched[tp]))
+
+    def _serve_waiting(self, consumer: "KafkaConsumer") -> None:
+        """Inside of a rebalance, which waits for the body: the body may wait for a call or a commit."""
+        self._run_calls(consumer)
+        self._commits.flush(consumer, {}, COMMIT_S)
 
     def _run_calls(self, consumer: "KafkaConsumer") -> None:
         while self._calls:
@@ -265,6 +291,9 @@ class PollLoop:
         from confluent_kafka import TopicPartition as KafkaPartition
 
         for tp, offset in self._handover.due_seeks().items():
+            if self._throttled or tp in self._handover.paused():
+                continue  # it can wait, and resuming must not undo it
+            self._fetched.pop(tp, None)
             try:
                 consumer.seek(KafkaPartition(tp.topic, tp.partition, offset))
             except KafkaException as error:
@@ -281,6 +310,11 @@ class PollLoop:
         self._committed = offsets
         if changed:
             self._commits.ask(changed)
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            self._fetched.pop(tp, None)
+            self._committed.pop(tp, None)
 
     def _owned(self, partitions: set[TopicPartition]) -> list["KafkaPartition"]:
         return for_librdkafka(partitions & self._handover.assignment())

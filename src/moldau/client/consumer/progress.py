@@ -26,11 +26,12 @@ H = TypeVar("H", bound=Handed)
 class Progress(Generic[H]):
     """Messages of a partition from the first that is not done to the last that was handed out."""
 
-    __slots__ = ("_handed", "_returned", "position")
+    __slots__ = ("_first", "_handed", "_returned", "position")
 
     def __init__(self) -> None:
         self._handed: deque[H] = deque()
         self._returned: set[Offset] = set()
+        self._first: Offset | None = None  # that was ever handed out here
         self.position: Offset | None = None  # after the last message that was handed out; None: none was
 
     def hand_out(self, messages: Sequence[H]) -> None:
@@ -41,6 +42,8 @@ class Progress(Generic[H]):
         if self.position is not None and self.position > messages[0].offset:
             self.rewind(messages[0].offset)
         self._pop_done()
+        first = messages[0].offset
+        self._first = first if self._first is None else min(first, self._first)
         handed.extend(messages)
         self.position = messages[-1].offset + 1
 
@@ -63,6 +66,10 @@ class Progress(Generic[H]):
         """The first offset that is not done; None if nothing was handed out."""
         self._pop_done()
         return self._handed[0].offset if self._handed else self.position
+
+    def covers(self, offset: Offset) -> bool:
+        """Whether a message with this offset can have been handed out here."""
+        return self._first is not None and self.position is not None and self._first <= offset < self.position
 
     def give_back(self, offset: Offset) -> None:
         """This message will not be done, and is not in hand any more."""

@@ -57,6 +57,8 @@ class Rebalances:
         self.providers: list[OffsetProvider] = []
         self.hooks: list[RevocationHook] = []
         self.closing = False
+        self.released: Callable[[Partitions], None] = lambda partitions: None
+        self.meanwhile: Callable[[KafkaConsumer], None] = lambda consumer: None
         self.paused: Callable[[Partitions], Partitions] = lambda partitions: ()
 
     # ── callbacks of librdkafka ─────────────────────────────────────────────────────────────────────────────────────
@@ -74,7 +76,7 @@ class Rebalances:
         self._handover.revoke(gone)
         self._call_hooks(gone, lost=False)
         if not self.closing and not self._handover.wait_until_done(
-            gone, self._patience_s, lambda: self._commits.flush(consumer, {}, COMMIT_S)
+            gone, self._patience_s, lambda: self.meanwhile(consumer)
         ):
             late = {message.topic_partition for message in self._handover.in_hand(gone)}
             logger.warning("Revoked while messages are in hand: they will be read again (%s)", named(late))
@@ -125,10 +127,12 @@ class Rebalances:
         self._call_hooks(gone, lost=False)
         self._commits.flush(consumer, self._committable(), COMMIT_S)
         self._handover.forget(gone)
+        self.released(gone)
         self.assign(consumer, partitions, add=False)
 
     def _release(self, consumer: "KafkaConsumer", partitions: list["KafkaPartition"]) -> None:
         self._handover.forget(plain(partitions))
+        self.released(plain(partitions))
         if self._incremental:
             consumer.incremental_unassign(partitions)
         else:
