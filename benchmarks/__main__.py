@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Column, Table
 
+from benchmarks import clients as python_clients
 from benchmarks import cluster as clustered
 from benchmarks import compaction as cleaning
 from benchmarks import cpu as counter
@@ -346,6 +347,23 @@ def quotas(
         table.add_row(client, *(f"{row.ratio:.1%}" for row in rows if row.client == client))
     table.title = f"Bytes of values, of a quota of {rate:,} bytes/s, over {seconds:.0f} s"
     console.print(table)
+
+
+@app.command()
+def clients(
+    only: Annotated[list[str] | None, typer.Option(help=f"One of: {', '.join(python_clients.LOADS)}.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per client; the median counts.")] = 3,
+    quick: Quick = False,
+    kafka: Kafka = False,
+    workdir: Workdir = None,
+) -> None:
+    """Compare Moldau's Python client with confluent-kafka, aiokafka and kafka-python."""
+    extent = python_clients.QUICK if quick else replace(python_clients.FULL, rounds=rounds)
+    with _scratch(workdir) as scratch, console.status("") as status:
+        rows = python_clients.study(_one(kafka), extent, only or [], scratch, _saying(status))
+    report.show_clients(rows, console)
+    saved = [{"load": row.load, "client": row.client, "rounds": row.rounds} for row in rows]
+    report.save({"clients": saved}, report.TRIAL if quick or only or kafka else report.CLIENTS)
 
 
 @app.command()

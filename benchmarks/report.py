@@ -1,13 +1,14 @@
 """Reports of results: a table in the terminal, a JSON file, and the chart."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from benchmarks import chart
+from benchmarks import chart, clients
 from benchmarks.measures import CHECKS
 
 RESULTS = Path("benchmarks/results/latest.json")
@@ -18,6 +19,7 @@ CLUSTER = ISOLATION.with_name("cluster.json")
 SECURITY = ISOLATION.with_name("security.json")
 SATURATION = ISOLATION.with_name("saturate.json")
 SATURATION_AGAINST = ISOLATION.with_name("saturate-against.json")  # beside another source tree
+CLIENTS = ISOLATION.with_name("clients.json")
 TRIAL = Path("benchmarks/results/trial.json")  # quick runs, which must not replace measured figures
 CHART = Path("docs/bench.svg")
 VERDICTS = {True: "[green]reached", False: "[red]missed", None: "–"}
@@ -133,6 +135,23 @@ def show_isolation(rows: list[dict[str, Any]], console: Console) -> None:
         figures = (chart.number(row["base"]), chart.number(row["other"]), row["unit"], f"[bold]{row['ratio']:.2f}")
         table.add_row(row["title"], *figures, row["aim"], row["note"])
     console.print(table)
+
+
+def show_clients(rows: Sequence[clients.Row], console: Console) -> None:
+    """Rates and CPU of each load, or latencies; ratios are Moldau's client to the others."""
+    for load in dict.fromkeys(row.load for row in rows):
+        alike = [row for row in rows if row.load == load]
+        figures = ("p50_ms", "p99_ms") if load == clients.LATENCY else ("records_per_s", "cpu_us")
+        table = Table("client", *(Column(name, justify="right") for figure in figures for name in (figure, "ratio")))
+        ours = alike[0]
+        for row in alike:
+            cells = []
+            for figure in figures:
+                value, ratio = row.median(figure), ours.median(figure) / row.median(figure)
+                cells += [chart.number(value), "" if row is ours else f"{ratio:.2f}"]
+            table.add_row(row.client, *cells)
+        table.title = load
+        console.print(table)
 
 
 def show_compaction(rows: list[dict[str, Any]], console: Console) -> None:
