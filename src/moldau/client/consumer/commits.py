@@ -152,6 +152,8 @@ class Commits:
             for commit in waiting:
                 self._report(commit, {tp: each for tp, each in failures.items() if tp not in passing})
                 commit.settle([tp for tp in commit.left if tp not in failures])
+            if committed := {tp: each for tp, each in merged.items() if tp not in failures}:
+                self._tell(committed, None)
             merged = {tp: each for tp, each in merged.items() if tp in passing}
             if merged and time.monotonic() + RETRY_S >= until:
                 for commit in waiting:

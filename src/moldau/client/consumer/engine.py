@@ -78,9 +78,8 @@ class ConsumerEngine:
         """Commit what is done, leave the group, and end the thread. Messages in hand are not waited for."""
         self.abandon(timeout)
         if self in _running and self._process == os.getpid() and not self.loop.inside:
-            if self.loop.join(timeout):
-                _running.discard(self)
-            else:
+            _running.discard(self)
+            if not self.loop.join(timeout):
                 logger.warning("The consumer is still closing after %.0f s; its group may notice only later", timeout)
 
     def abandon(self, timeout: float = CLOSE_S) -> None:

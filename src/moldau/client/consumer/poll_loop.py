@@ -357,6 +357,7 @@ class PollLoop:
     def _end(self, consumer: "KafkaConsumer") -> None:
         try:
             self._commit_last(consumer)
+            self._rebalances.committed = True
             consumer.close()
         except Exception as error:  # noqa: BLE001  # the thread ends in any case
             logger.warning("The consumer did not close cleanly: %s", _as_client_error(error))

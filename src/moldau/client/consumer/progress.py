@@ -38,13 +38,11 @@ class Progress(Generic[H]):
         """Messages that follow, or messages again: what was handed out from their offset on is forgotten."""
         if not messages:
             return
-        handed = self._handed
-        if self.position is not None and self.position > messages[0].offset:
-            self.rewind(messages[0].offset)
-        self._pop_done()
         first = messages[0].offset
+        self.rewind(first)
+        self._pop_done()
         self._first = first if self._first is None else min(first, self._first)
-        handed.extend(messages)
+        self._handed.extend(messages)
         self.position = messages[-1].offset + 1
 
     def rewind(self, offset: Offset) -> None:

@@ -56,7 +56,8 @@ class Rebalances:
         self._patience_s = patience_s  # for messages in hand
         self.providers: list[OffsetProvider] = []
         self.hooks: list[RevocationHook] = []
-        self.closing = False
+        self.closing = False  # messages in hand are not waited for
+        self.committed = False  # for the last time
         self.released: Callable[[Partitions], None] = lambda partitions: None
         self.meanwhile: Callable[[KafkaConsumer], None] = lambda consumer: None
         self.paused: Callable[[Partitions], Partitions] = lambda partitions: ()
@@ -80,7 +81,9 @@ class Rebalances:
         ):
             late = {message.topic_partition for message in self._handover.in_hand(gone)}
             logger.warning("Revoked while messages are in hand: they will be read again (%s)", named(late))
-        self._commits.flush(consumer, {tp: each for tp, each in self._committable().items() if tp in gone}, COMMIT_S)
+        if not self.committed:
+            done = {tp: each for tp, each in self._committable().items() if tp in gone}
+            self._commits.flush(consumer, done, COMMIT_S)
         self._call(self._listener.on_revoked, gone)
         self._release(consumer, partitions)
 
