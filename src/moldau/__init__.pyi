@@ -3,6 +3,10 @@
 from moldau import compiled as compiled
 from moldau.base.ids import TopicPartition
 from moldau.client import serializers
+from moldau.client.consumer.aio import AsyncConsumer
+from moldau.client.consumer.commits import OffsetAndMetadata
+from moldau.client.consumer.consumer import Consumer
+from moldau.client.consumer.rebalances import RebalanceListener
 from moldau.client.errors import (
     AuthenticationFailed,
     BufferFull,
@@ -17,17 +21,27 @@ from moldau.client.errors import (
     SerializationFailed,
     TimedOut,
 )
+from moldau.client.interceptors import ConsumerInterceptor, ProducerInterceptor
 from moldau.client.message import Message
+from moldau.client.producer.aio import AsyncProducer
+from moldau.client.producer.delivery import Delivered, Delivery
+from moldau.client.producer.producer import Producer
 from moldau.client.serializers.encryption import DecryptionFailed, Encrypted
 from moldau.client.serializers.keys import KeyDirectory, KeyProvider, Keys, KeyUnknown
 from moldau.client.serializers.port import Serde, SerializerContext
 
 __all__ = [
+    "AsyncConsumer",
+    "AsyncProducer",
     "AuthenticationFailed",
     "BufferFull",
     "ClientError",
     "Closed",
+    "Consumer",
+    "ConsumerInterceptor",
     "DecryptionFailed",
+    "Delivered",
+    "Delivery",
     "DeliveryFailed",
     "DeserializationFailed",
     "Encrypted",
@@ -40,6 +54,10 @@ __all__ = [
     "Keys",
     "Message",
     "NotAuthorized",
+    "OffsetAndMetadata",
+    "Producer",
+    "ProducerInterceptor",
+    "RebalanceListener",
     "Serde",
     "SerializationFailed",
     "SerializerContext",

@@ -9,6 +9,10 @@ import sys
 MODULES = {
     "moldau.base.ids": ("TopicPartition",),
     "moldau.client": ("serializers",),
+    "moldau.client.consumer.aio": ("AsyncConsumer",),
+    "moldau.client.consumer.commits": ("OffsetAndMetadata",),
+    "moldau.client.consumer.consumer": ("Consumer",),
+    "moldau.client.consumer.rebalances": ("RebalanceListener",),
     "moldau.client.errors": (
         "AuthenticationFailed",
         "BufferFull",
@@ -23,7 +27,11 @@ MODULES = {
         "SerializationFailed",
         "TimedOut",
     ),
+    "moldau.client.interceptors": ("ConsumerInterceptor", "ProducerInterceptor"),
     "moldau.client.message": ("Message",),
+    "moldau.client.producer.aio": ("AsyncProducer",),
+    "moldau.client.producer.delivery": ("Delivered", "Delivery"),
+    "moldau.client.producer.producer": ("Producer",),
     "moldau.client.serializers.encryption": ("DecryptionFailed", "Encrypted"),
     "moldau.client.serializers.keys": ("KeyDirectory", "KeyProvider", "KeyUnknown", "Keys"),
     "moldau.client.serializers.port": ("Serde", "SerializerContext"),
