@@ -20,6 +20,8 @@ logger = logging.getLogger("moldau.client.producer")
 
 SLICE_S = 0.2  # of calls that wait: Ctrl-C ends them between two slices
 RETRY_S = 0.1
+ARRIVAL_S = 2.0
+FLUSH_S = 0.02
 
 
 class TransactionCalls:
@@ -60,12 +62,24 @@ class TransactionCalls:
     def abort(self) -> None:
         """Drop the records that wait, and abort."""
         try:
+            self._let_one_arrive()
             self._repeat(self._serving(self._kafka.abort_transaction), "be aborted")
         finally:
             # They failed together with the transaction, and the caller knows.
             with self._reports.mutex:
                 self._reports.unseen.take()
         self.open = False
+
+    def _let_one_arrive(self) -> None:
+        """Wait for the report of a record, for a moment: then the coordinator knows the transaction.
+
+        While it still completes the one before, it refuses to know it. Asked to abort it then, Apache Kafka answers
+        INVALID_TXN_STATE, which ends librdkafka's producer for good.
+        """
+        waiting, deadline = len(self._kafka), time.monotonic() + min(self._timeout, ARRIVAL_S)
+        left = waiting
+        while left >= waiting > 0 and time.monotonic() < deadline:
+            left = self._reports.flush(time.monotonic() + FLUSH_S)
 
     def give_up(self, timeout: float) -> None:
         """The producer is being closed: abort what is open, if a broker can be reached."""
