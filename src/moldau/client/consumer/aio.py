@@ -139,7 +139,7 @@ class AsyncConsumer(Generic[K, V]):
         engine = self._begin()
         engine.finish()
         found = await self._take(1, timeout)
-        engine.hold(found)
+        engine.hold(found or ())
         return found[0] if found else None
 
     async def batches(self, n: int = BATCH, wait: float = FILL_S) -> AsyncIterator[list[Message[K, V]]]:
@@ -152,11 +152,14 @@ class AsyncConsumer(Generic[K, V]):
         try:
             while batch := await self._take(n, None):
                 until = loop.time() + wait
+                more: list[AnyMessage] | None = None
                 while len(batch) < n and (more := await self._take(n - len(batch), max(until - loop.time(), 0))):
                     batch += more
                 engine.hold(batch)
                 yield batch
                 engine.finish()
+                if more == []:  # a wakeup
+                    return
         finally:
             engine.leave()
 
@@ -171,8 +174,8 @@ class AsyncConsumer(Generic[K, V]):
         self._body = asyncio.current_task()
         return self._consumer._begin()
 
-    async def _take(self, most: int, seconds: float | None) -> list[AnyMessage]:
-        """As the engine's `take`, without blocking the event loop."""
+    async def _take(self, most: int, seconds: float | None) -> list[AnyMessage] | None:
+        """As the engine's `take_in_time`, without blocking the event loop."""
         assert self._arrival is not None
         loop = self._arrival.loop
         deadline = None if seconds is None else loop.time() + seconds
@@ -186,7 +189,7 @@ class AsyncConsumer(Generic[K, V]):
                 return found
             left = None if deadline is None else deadline - loop.time()
             if (left is not None and left <= 0) or not await self._arrival.wait(left):
-                return []
+                return None
 
     def wakeup(self) -> None:
         """End the iteration that waits for messages, or else the next one; from any thread or signal handler."""

@@ -167,7 +167,6 @@ class Consumer(Generic[K, V]):
         Without messages or offsets, the message or batch in hand of the loop that calls it is done. Messages that are
         committed are done. With `wait=False` errors are logged; retries keep the order of commits.
         """
-        self.engine.start()
         if what is None:
             if self._body == threading.get_ident():  # a rebalance listener, for one, has nothing in hand
                 self.engine.finish()

@@ -97,6 +97,10 @@ class ConsumerEngine:
 
         Raises `ClientError` on errors that do not pass, and `Closed`.
         """
+        return self.take_in_time(most, timeout) or []
+
+    def take_in_time(self, most: int, timeout: float | None) -> list[AnyMessage] | None:
+        """The same, but None when the time is over."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._taken_in = self._handover.epoch
@@ -147,11 +151,16 @@ class ConsumerEngine:
         try:
             while found := self.take(most, None):
                 until = time.monotonic() + wait
-                while len(found) < most and (more := self.take(most - len(found), max(until - time.monotonic(), 0))):
+                more: list[AnyMessage] | None = None
+                while len(found) < most and (
+                    more := self.take_in_time(most - len(found), max(until - time.monotonic(), 0))
+                ):
                     found += more
                 self._loop_has = found
                 yield found
                 self.finish()
+                if more == []:  # a wakeup
+                    return
         finally:
             self.leave()
 
@@ -220,7 +229,7 @@ class ConsumerEngine:
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, wait: bool = True) -> None:
         """Commit these offsets, or what is done. Waits for the outcome, and raises its error, if `wait`."""
-        if self._closed:
+        if self._closed and not self.loop.inside:  # a rebalance listener may commit while it is being closed
             raise Closed("the consumer was closed")
         if self.options.group is None:
             raise InvalidUse("this consumer has no group, so there is nothing to commit to; give it a group")

@@ -49,14 +49,14 @@ class Handover:
 
     # ── the body ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def take(self, most: int, timeout: float | None) -> list[AnyMessage]:
-        """Up to `most` messages; empty when the time is over, or after `wakeup`."""
+    def take(self, most: int, timeout: float | None) -> list[AnyMessage] | None:
+        """Up to `most` messages; empty after `wakeup`; None when the time is over."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.changed:
             while (found := self.take_now(most)) is None:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    return []
+                    return None
                 self._waiting += 1
                 try:
                     self.changed.wait(left)
