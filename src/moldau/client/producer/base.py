@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -136,8 +137,7 @@ class ProducerBase(Generic[K, V]):
 
     def _raise_unseen(self) -> None:
         """Raise the failures that nobody looked at."""
-        with self._reports.mutex:
-            failed = self._reports.unseen.take()
+        failed = self._reports.listeners.take_unseen()
         if failed is not None:
             raise failed
 
@@ -169,6 +169,7 @@ class ProducerBase(Generic[K, V]):
         """This is a child process: the threads are in its parent."""
         self._disable("the producer belongs to the parent process: make a new one after a fork")
         self._reports.ended = Closed("the producer belongs to the parent process")
+        self._reports.listeners.mutex = threading.Lock()  # another thread may have held it
 
 
 def _build(found: dict[str, object], connection: Connection) -> "KafkaProducer":

@@ -1,9 +1,8 @@
-"""The outcome of a record, or of many: pending, delivered, or failed. Serves no reports itself; `reports` does.
+"""The outcome of a record, or of many: pending, delivered, or failed. Serves no delivery reports; `reports` does.
 
 There is one object for each record, so it is small: what waiting and callbacks need is made when someone asks for it.
 """
 
-import threading
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
     from moldau.client.producer.failures import Connection
+    from moldau.client.producer.listeners import Listeners
 
 T = TypeVar("T")
 
@@ -37,22 +37,13 @@ Listener: TypeAlias = Callable[[Any], object]
 class Reports(Protocol):
     """What an outcome needs of the thread that serves delivery reports."""
 
-    mutex: threading.Lock
-    connection: "Connection"
+    @property
+    def connection(self) -> "Connection": ...
+
+    @property
+    def listeners(self) -> "Listeners": ...
 
     def failure(self, error: "KafkaError", about: str) -> ClientError: ...
-
-    def fail(self, outcome: "Outcome[Any]", error: ClientError, count: int) -> None:
-        """Set the error, and remember it if nobody looks at this outcome."""
-
-    def settled(self, outcome: "Outcome[Any]") -> None:
-        """Tell the listeners."""
-
-    def listen(self, outcome: "Outcome[Any]", listener: Listener) -> None:
-        """Call the listener when the outcome is known, now if it is."""
-
-    def look_at(self, outcome: "Outcome[Any]") -> None:
-        """The caller sees the error: `flush` need not raise it."""
 
     def wait(self, outcome: "Outcome[Any]", timeout: float | None) -> bool: ...
 
@@ -67,7 +58,7 @@ class Outcome(Generic[T]):
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
         self._known: Any = None  # an error, or what `_value` makes the result of
-        self._listeners: object = None  # None: nobody looks at it; see `reports`
+        self._listeners: object = None  # nobody; see `listeners`
 
     def done(self) -> bool:
         """Whether the outcome is known."""
@@ -75,20 +66,20 @@ class Outcome(Generic[T]):
 
     def add_done_callback(self, callback: "Callable[[Self], object]") -> None:
         """Call it with this object when the outcome is known: in the producer's thread, or on the event loop."""
-        self._reports.listen(self, callback)
+        self._reports.listeners.add(self, callback)
 
     def _value(self) -> T:
         raise AssertionError("outcomes are of records or of many")
 
     def _get(self) -> T:
         if isinstance(self._known, ClientError):
-            self._reports.look_at(self)
+            self._reports.listeners.look_at(self)
             raise self._known
         return self._value()
 
     def _error(self) -> ClientError | None:
         if isinstance(self._known, ClientError):
-            self._reports.look_at(self)
+            self._reports.listeners.look_at(self)
             return self._known
         return None
 
@@ -111,10 +102,10 @@ class RecordOutcome(Outcome[Delivered]):
             self._known = (message.partition(), message.offset(), message.timestamp()[1])
             if self._reports.connection.unreachable:
                 self._reports.connection.recovered()
+            if self._listeners is not None:
+                self._reports.listeners.settled(self)
         else:
-            self._reports.fail(self, self._reports.failure(error, self.topic), 1)
-        if self._listeners is not None:
-            self._reports.settled(self)
+            self._reports.listeners.fail(self, self._reports.failure(error, self.topic), 1)
 
     def _value(self) -> Delivered:
         partition, offset, timestamp = self._known
@@ -165,19 +156,19 @@ class BatchOutcome(Outcome[int]):
             self._finish()
 
     def _finish(self) -> None:
-        with self._reports.mutex:
+        with self._reports.listeners.mutex:
             if self._finished:
                 return
             self._finished = True
         count, errors = self._failed + self._refused, [*self._refusals, *self._errors][:MOST_ERRORS]
         if errors:
-            self._reports.fail(self, DeliveryFailed(count, errors), count)
-        else:
-            self._known = self._reported
-            if self._reports.connection.unreachable:
-                self._reports.connection.recovered()
+            self._reports.listeners.fail(self, DeliveryFailed(count, errors), count)
+            return
+        self._known = self._reported
+        if self._reports.connection.unreachable:
+            self._reports.connection.recovered()
         if self._listeners is not None:
-            self._reports.settled(self)
+            self._reports.listeners.settled(self)
 
     def _value(self) -> int:
         count: int = self._known

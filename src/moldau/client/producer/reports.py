@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from moldau.client.errors import Aborted, ClientError, KafkaFailure, client_error
-from moldau.client.producer.delivery import Listener, Outcome
-from moldau.client.producer.failures import Connection, UnseenFailures
+from moldau.client.errors import ClientError, KafkaFailure, client_error
+from moldau.client.producer.delivery import Outcome
+from moldau.client.producer.failures import Connection
+from moldau.client.producer.listeners import Listeners, Waiter
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, KafkaException
@@ -26,39 +27,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("moldau.client.producer")
 
-POLL_S = 0.02  # from 0.2 on confluent-kafka polls for the whole time, whatever comes
+POLL_S = 0.02  # others wait for its end
+IDLE_POLL_S = 0.15  # from 0.2 on confluent-kafka polls for the whole time, whatever comes
+QUIET = 50  # polls without anything to serve
 ASIDE_S = 0.01  # while senders serve reports themselves
-PATIENCE = 16  # times that a sender lets the other thread serve
+PATIENCE = 16  # times that a sender lets the other thread serve reports
+MANY = 1024  # records without report
 SLICE_S = 0.1  # of a wait for room
+STOP_S = 5.0  # for the callbacks that run
+TICK_S = 1.0  # of a wait for an outcome
 EXIT_FLUSH_S = 10.0  # for producers that nobody closed, at the end of the process
 
-TAKEN = ()  # of `Outcome._listeners`: they were called, or there are none
 Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
-
-
-class _Waiter:
-    """A thread that waits."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def __call__(self, *_: object) -> None:
-        self._lock.release()
-
-    def wait(self, timeout: float) -> bool:
-        return self._lock.acquire(timeout=max(0.0, min(timeout, threading.TIMEOUT_MAX)))
 
 
 class ReportThread:
     """Serves the delivery reports of one librdkafka producer; is the `Reports` of its outcomes."""
 
     def __init__(self, kafka: "KafkaProducer", connection: Connection) -> None:
-        self.mutex = threading.Lock()  # for listeners, unseen failures and the numbers below
-        self.unseen = UnseenFailures()
         self.connection = connection
+        self.listeners = Listeners(self.call_later)
         self.loop: asyncio.AbstractEventLoop | None = None  # where callbacks run, if not in this thread
         self.on_room: Callable[[], object] | None = None  # the buffer may have room; called in any thread
         self.ended: ClientError | None = None  # why nothing can be waited for any more
@@ -68,9 +56,11 @@ class ReportThread:
         self._room = threading.Condition()
         self._wake = threading.Event()
         self._calls: deque[Call] = deque()
+        self._calling = False
         self._served = 0  # times that senders served reports, or tried to
         self._missed = 0  # times in a row that they could not
         self._server: int | None = None  # the thread that did so last; None if it waits now
+        self._mutex = threading.Lock()
         self._guests = 0  # threads that serve reports meanwhile: flush, commit
         self._abandoned = False
         self._stopped = False
@@ -81,22 +71,32 @@ class ReportThread:
     # -- the thread
 
     def _run(self) -> None:
-        served = 0
+        served = quiet = 0
         while not (self._stopped or (self._abandoned and not len(self._kafka))):
             if self._guests or (self._server is not None and self._served != served):
                 served = self._served
                 self._wake.wait(ASIDE_S)
                 self._wake.clear()
             else:
-                with self._polling:
-                    self._poll(POLL_S)
+                quiet = 0 if self._poll_safely(POLL_S if quiet < QUIET else IDLE_POLL_S) else quiet + 1
             self._call()
         self._call()
         _running.discard(self)
         if self._abandoned:
             self.connection.drop_queued = None  # it refers to librdkafka's producer, which refers to it
 
-    def _poll(self, timeout: float) -> None:
+    def _poll_safely(self, timeout: float) -> bool:
+        """An error of this library's must not end the thread: everyone waits for it."""
+        try:
+            with self._polling:
+                return self._poll(timeout)
+        except Exception:
+            logger.exception("Delivery reports could not be served; the producer goes on.")
+            self._wake.wait(ASIDE_S)
+            return False
+
+    def _poll(self, timeout: float) -> bool:
+        """Whether there was anything to serve."""
         try:
             served = self._kafka.poll(timeout)
         except self._exception as error:  # fatal errors come out of poll
@@ -104,6 +104,7 @@ class ReportThread:
             served = 1
         if served:
             self._tell_room()
+        return bool(served)
 
     def _tell_room(self) -> None:
         if self.on_room is not None:
@@ -113,22 +114,26 @@ class ReportThread:
 
     def _call(self) -> None:
         """Make the calls that wait: here, or all at once on the event loop."""
+        if not self._calls:
+            return
         if self.loop is None:
+            self._calling = True
             while self._calls:
                 _call_one(self._calls.popleft())
+            self._calling = False
             return
         calls = [self._calls.popleft() for _ in range(len(self._calls))]
-        if not calls:
-            return
         try:
             self.loop.call_soon_threadsafe(_call_all, calls)
         except RuntimeError:
             logger.warning("The event loop was closed before %d outcomes of records were told.", len(calls))
-            _call_all([call for call in calls if isinstance(call[0], _Waiter)])
+            _call_all([call for call in calls if isinstance(call[0], Waiter)])
 
     def call_later(self, function: Callable[..., object], *arguments: object) -> None:
         """Call it in order with the callbacks of the user's."""
         self._calls.append((function, arguments))
+        if not self._polling.locked():  # else the thread that polls looks after it
+            self._wake.set()
 
     def abandon(self) -> None:
         """Nobody can use the producer any more: send what it has, then end."""
@@ -138,7 +143,9 @@ class ReportThread:
         self._stopped = True
         self._wake.set()
         if not self._is_here():
-            self._thread.join()
+            self._thread.join(STOP_S)
+            if self._thread.is_alive():
+                logger.warning("A callback of a producer has not returned for %g s; it is left alone.", STOP_S)
 
     def _is_here(self) -> bool:
         return threading.current_thread() is self._thread
@@ -151,8 +158,11 @@ class ReportThread:
         self._server = threading.get_ident()
         if not self._polling.acquire(blocking=False):
             self._missed += 1
-            # The other one serves many reports, and gets Python's lock for few of them: let it come to an end.
-            if self._missed < PATIENCE or self.loop is not None or not self._polling.acquire(timeout=POLL_S):
+            if self._missed < PATIENCE or self.loop is not None or len(self._kafka) < MANY:
+                return
+            # The other one has many reports to serve, and gets Python's lock for few of them: let it come to an end.
+            self._missed = 0
+            if not self._polling.acquire(timeout=POLL_S):
                 return
         self._missed = 0
         try:
@@ -179,6 +189,7 @@ class ReportThread:
         """This thread will wait: let the other one serve reports."""
         if self._server == threading.get_ident():
             self._server = None
+            self._missed = 0
         self._wake.set()
 
     @contextmanager
@@ -189,18 +200,20 @@ class ReportThread:
 
     @contextmanager
     def _guest(self) -> Iterator[None]:
-        with self.mutex:
+        with self._mutex:
             self._guests += 1
         try:
             yield
         finally:
-            with self.mutex:
+            with self._mutex:
                 self._guests -= 1
             self._tell_room()
             self._wake.set()
 
     def flush(self, deadline: float) -> int:
         """Wait until all records are reported and their callbacks called; the number of records without report."""
+        if not (len(self._kafka) or self._calls or self._calling):
+            return 0
         with self._guest():
             while True:
                 remains = deadline - time.monotonic()
@@ -211,9 +224,8 @@ class ReportThread:
                     break
                 self._tell_room()
             if not self._is_here():
-                waiter = _Waiter()
+                waiter = Waiter()
                 self.call_later(waiter)
-                self._wake.set()
                 waiter.wait(deadline - time.monotonic())
         return left
 
@@ -229,61 +241,6 @@ class ReportThread:
     def failure(self, error: "KafkaError", about: str) -> KafkaFailure:
         return self.connection.explain(client_error(error, about))
 
-    def fail(self, outcome: Outcome[Any], error: ClientError, count: int) -> None:
-        with self.mutex:
-            unseen = outcome._listeners is None
-            if unseen:
-                outcome._listeners = self.unseen.mark
-                self.unseen.add(error, count)
-            outcome._known = error
-        if unseen and not isinstance(error, Aborted):
-            self.unseen.log(error, count)
-
-    def look_at(self, outcome: Outcome[Any]) -> None:
-        with self.mutex:
-            if outcome._listeners is self.unseen.mark:
-                self.unseen.discard(outcome._known, getattr(outcome._known, "count", 1))
-                outcome._listeners = TAKEN
-
-    def settled(self, outcome: Outcome[Any]) -> None:
-        with self.mutex:
-            listeners = self._take(outcome)
-        self._dispatch(outcome, listeners)
-
-    def listen(self, outcome: Outcome[Any], listener: Listener) -> None:
-        """`settle` sets `_known` and then looks for listeners, without the mutex; so look for `_known` twice."""
-        with self.mutex:
-            if outcome._known is None and isinstance(outcome._listeners, list):
-                outcome._listeners.append(listener)
-            elif outcome._known is None:
-                outcome._listeners = [listener]
-            listeners = [] if outcome._known is None else self._take(outcome) or [listener]
-        if listeners:
-            self.look_at(outcome)
-            self._dispatch(outcome, listeners)
-            self._wake.set()
-
-    @staticmethod
-    def _take(outcome: Outcome[Any]) -> list[Listener]:
-        listeners = outcome._listeners
-        if not isinstance(listeners, list):
-            return []
-        outcome._listeners = TAKEN
-        return listeners
-
-    def _dispatch(self, outcome: Outcome[Any], listeners: list[Listener]) -> None:
-        for listener in listeners:
-            if isinstance(listener, _Waiter):
-                listener()
-            else:
-                self.call_later(listener, outcome)
-
-    def _forget(self, outcome: Outcome[Any], listener: Listener) -> None:
-        """It waits no longer, and has not seen the outcome."""
-        with self.mutex:
-            if isinstance(outcome._listeners, list) and listener in outcome._listeners:
-                outcome._listeners = [each for each in outcome._listeners if each is not listener] or None
-
     def wait(self, outcome: Outcome[Any], timeout: float | None) -> bool:
         """Whether the outcome is known in time."""
         deadline = time.monotonic() + (float("inf") if timeout is None else timeout)
@@ -291,18 +248,26 @@ class ReportThread:
             while not outcome.done() and time.monotonic() < deadline:
                 self._poll_here(deadline - time.monotonic())
             return outcome.done()
-        waiter = _Waiter()
-        self.listen(outcome, waiter)
+        waiter = Waiter()
+        self.listeners.add(outcome, waiter)
         try:
             self.stop_serving()
-            while not waiter.wait(min(deadline - time.monotonic(), 1.0)):
+            while not waiter.wait(min(deadline - time.monotonic(), TICK_S)):
                 if self.ended is not None:
                     raise self.ended
                 if time.monotonic() >= deadline:
                     break
+                self._check_report(outcome)
         finally:
-            self._forget(outcome, waiter)
+            self.listeners.forget(outcome, waiter)
         return outcome.done()
+
+    def _check_report(self, outcome: Outcome[Any]) -> None:
+        """Ctrl-C may end a thread that serves reports in the middle of one."""
+        with self._polling:
+            lost = not outcome.done() and not len(self._kafka)
+        if lost:
+            self.listeners.fail(outcome, ClientError("its delivery report was lost, when Ctrl-C was pressed"), 1)
 
     async def wait_on_loop(self, outcome: Outcome[Any], seconds: float | None) -> bool:
         """The same for a coroutine."""
@@ -312,14 +277,14 @@ class ReportThread:
             if not known.done():
                 known.set_result(None)
 
-        self.listen(outcome, tell)
+        self.listeners.add(outcome, tell)
         self.stop_serving()
         try:
             await asyncio.wait_for(known, seconds)
         except TimeoutError:
             return outcome.done()
         finally:
-            self._forget(outcome, tell)
+            self.listeners.forget(outcome, tell)
         return True
 
 
@@ -351,7 +316,7 @@ def finish_all() -> None:
     for reports in list(_running):
         left = reports.flush(deadline)
         reports.stop()
-        failed = reports.unseen.take()
+        failed = reports.listeners.take_unseen()
         if left:
             logger.error("A producer was not closed, and %d records were not delivered before the process ended.", left)
         elif failed is not None:

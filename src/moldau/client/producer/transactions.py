@@ -66,8 +66,7 @@ class TransactionCalls:
             self._repeat(self._serving(self._kafka.abort_transaction), "be aborted")
         finally:
             # They failed together with the transaction, and the caller knows.
-            with self._reports.mutex:
-                self._reports.unseen.take()
+            self._reports.listeners.take_unseen()
         self.open = False
 
     def _let_one_arrive(self) -> None:
