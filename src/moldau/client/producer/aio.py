@@ -216,6 +216,10 @@ class AsyncTransaction:
     def __init__(self, calls: TransactionCalls) -> None:
         self._calls = calls
 
+    async def initialize(self) -> None:
+        """End what an earlier producer of this transactional id has left open; the first `begin` does it too."""
+        await in_thread(self._calls.initialize)
+
     async def begin(self) -> None:
         await in_thread(self._calls.begin)
 

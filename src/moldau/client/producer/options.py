@@ -23,6 +23,9 @@ DEFAULTS: Mapping[str, object] = {
     "queue.buffering.max.kbytes": 128 * 1024,
     "queue.buffering.max.messages": 100_000,
 }
+# KIP-899: after all brokers were down at once, librdkafka 2.16 forgets them and begins with the bootstrap addresses.
+# But its request that adds offsets to a transaction goes on waiting for a broker that was forgotten, with any timeout.
+NO_REBOOTSTRAP = "none"
 OWNED = {"delivery.report.only.error": "the outcome of every record is needed"}
 
 OnStats: TypeAlias = Callable[[dict[str, Any]], object]
@@ -56,6 +59,7 @@ def configuration(
     defaults = {**DEFAULTS, "enable.idempotence": may_be_idempotent(properties)}
     if transactional_id or "transactional.id" in properties:
         del defaults["delivery.timeout.ms"]  # librdkafka takes that of the transaction
+        defaults["metadata.recovery.strategy"] = NO_REBOOTSTRAP
     if on_stats is not None:
         defaults["statistics.interval.ms"] = STATS_INTERVAL_MS
     found = ClientSettings(settings.bootstrap, properties).configuration(defaults, given, OWNED)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("moldau.client.producer")
 
 SLICE_S = 0.2  # of calls that wait: Ctrl-C ends them between two slices
+# This one cannot be continued by another call: when its time is over, the transaction has to be aborted.
+OFFSETS_S = 10.0
 RETRY_S = 0.1
 ARRIVAL_S = 2.0
 FLUSH_S = 0.02
@@ -35,13 +37,17 @@ class TransactionCalls:
         self._ready = False
         self.open = False
 
-    def begin(self) -> None:
-        """Begin; the first time, fence producers of the same transactional id and end their transactions."""
-        if self.open:
-            raise InvalidUse(f"transaction {self._id!r} is open already: end it before another one begins")
+    def initialize(self) -> None:
+        """Fence producers of the same transactional id, and end their transactions; once."""
         if not self._ready:
             self._repeat(self._kafka.init_transactions, "be initialized")
             self._ready = True
+
+    def begin(self) -> None:
+        """Begin; the first time, `initialize`."""
+        if self.open:
+            raise InvalidUse(f"transaction {self._id!r} is open already: end it before another one begins")
+        self.initialize()
         self._repeat(lambda _: self._kafka.begin_transaction(), "begin")
         self.open = True
 
@@ -51,7 +57,9 @@ class TransactionCalls:
 
         listed = [KafkaPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         self._repeat(
-            lambda timeout: self._kafka.send_offsets_to_transaction(listed, group_metadata, timeout), "take offsets"
+            lambda timeout: self._kafka.send_offsets_to_transaction(listed, group_metadata, timeout),
+            "take offsets",
+            OFFSETS_S,
         )
 
     def commit(self) -> None:
@@ -99,14 +107,14 @@ class TransactionCalls:
 
         return serve
 
-    def _repeat(self, call: Callable[[float], None], aim: str) -> None:
+    def _repeat(self, call: Callable[[float], None], aim: str, slice_s: float = SLICE_S) -> None:
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + self._timeout
         while True:
             remains = deadline - time.monotonic()
             try:
-                call(max(0.0, min(remains, SLICE_S)))
+                call(max(0.0, min(remains, slice_s)))
             except KafkaException as error:
                 failure = client_error(error, f"transaction {self._id!r}")
                 if failure.fatal:
@@ -138,6 +146,10 @@ class Transaction:
 
     def __init__(self, calls: TransactionCalls) -> None:
         self._calls = calls
+
+    def initialize(self) -> None:
+        """End what an earlier producer of this transactional id has left open; the first `begin` does it too."""
+        self._calls.initialize()
 
     def begin(self) -> None:
         self._calls.begin()
