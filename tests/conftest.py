@@ -37,6 +37,7 @@ from support.brokers.processes import (
 )
 from support.brokers.zookeeper import start_zookeeper
 from support.clients.raw import RawClient
+from support.databases import servers
 
 # The JVMs of tests run for seconds: an optimizing compiler costs more than it gains, on two cores half the time.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -88,6 +89,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyBroker]:
 def zookeeper() -> Iterator[ZooKeeper]:
     """One ZooKeeper server for all tests of this process that do not stop it; each test uses its own chroot."""
     with start_zookeeper() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[servers.Server]:
+    """One PostgreSQL for all tests of this process."""
+    with servers.postgresql() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[servers.Server]:
+    """One MariaDB for all tests of this process."""
+    with servers.mariadb() as server:
         yield server
 
 

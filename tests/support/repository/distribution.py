@@ -27,10 +27,12 @@ WITH_SESSION = (
     "test_source_batch",
     "test_source_stream",
 )
+WITH_DATABASES = ("tests/unit/client/offset_store/test_stores.py", "tests/clients/test_client_transactions.py")
 WITH_GO = ("test_go", "test_go_groups")  # a program that Go builds: two minutes at first
 WITH_PROCESSES = ("test_cluster", "test_demo", "test_disturbed", "test_faults", "test_pipelines")
 GROUP_OF = {
     "tests/clients/test_streams.py": "test_streams",  # a compiled program
+    **dict.fromkeys(WITH_DATABASES, "with databases"),
     **{f"tests/clients/{name}.py": "with a Go program" for name in WITH_GO},
     **{f"{SPARK}/{name}.py": "with a Spark session" for name in WITH_SESSION},
     **{f"{SPARK}/{name}.py": "with Spark processes" for name in WITH_PROCESSES},
