@@ -7,7 +7,7 @@ import uuid
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
 from moldau.base.ids import Offset, TopicPartition
 from moldau.client.consumer.commits import OffsetAndMetadata
@@ -35,6 +35,9 @@ from moldau.client.message import Deserializers, Message
 from moldau.client.serializers.choose import deserializer_for
 from moldau.client.serializers.port import DeserializerKind, K, V
 from moldau.client.settings import Properties
+
+if TYPE_CHECKING:
+    from moldau.client.consumer.transactions import Transactions
 
 BATCH = 500
 FILL_S = 0.1  # how long a batch waits for more messages
@@ -102,6 +105,7 @@ class Consumer(Generic[K, V]):
         self.engine = ConsumerEngine(options)
         self._positions = Positions(self.engine, Queries(options))
         self._body = 0  # the thread that takes messages
+        self._transactions: weakref.ref[Transactions[K, V]] | None = None
         self._tails: weakref.WeakSet[Consumer[K, V]] = weakref.WeakSet()
         # The poll thread keeps the engine alive, and the engine knows nothing of this object.
         weakref.finalize(self, self.engine.abandon).atexit = False
@@ -128,6 +132,24 @@ class Consumer(Generic[K, V]):
         if n < 1:
             raise InvalidUse("a batch has one message at least")
         yield from self._begin().batches(n, wait)
+
+    def transactions(self, target: object, n: int = BATCH, wait: float = FILL_S) -> "Transactions[K, V]":
+        """Batches of up to `n` messages, each in a transaction with its offsets: exactly once, until `wakeup`.
+
+        `target` is a Producer with a transactional id, or a database: an SQLAlchemy Engine, sessionmaker or Session, a
+        DB-API connection, or a function that returns one. Asking for the next batch commits the one before. Leaving
+        the loop aborts it, and its messages are handed out again.
+        """
+        from moldau.client.consumer.transactions import open_transactions
+
+        self._end_transactions()
+        opened: Transactions[K, V] = open_transactions(self.engine, self._positions.queries, target, n, wait)
+        self._transactions = weakref.ref(opened)
+        return opened
+
+    def _end_transactions(self) -> None:
+        if self._transactions is not None and (opened := self._transactions()) is not None:
+            opened.close()
 
     def _begin(self) -> ConsumerEngine:
         if self.engine.options.delivery == "exactly-once":
@@ -238,6 +260,7 @@ class Consumer(Generic[K, V]):
         """Commit what is done, and leave the group. The message in hand is not done."""
         for tail in list(self._tails):
             tail.close(timeout)
+        self._end_transactions()
         self.engine.close(timeout)
 
     def __enter__(self) -> Self:

@@ -252,9 +252,10 @@ class ConsumerEngine:
         """The offsets after what was handed out, of each partition of which something was."""
         return self._handover.positions()
 
-    def group_metadata(self) -> object:
+    def group_metadata(self) -> bytes:
         """For a producer's send_offsets_to_transaction."""
-        return self.loop.call(lambda consumer: consumer.consumer_group_metadata())
+        metadata: bytes = self.loop.call(lambda consumer: consumer.consumer_group_metadata())
+        return metadata
 
     # ── partitions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -288,19 +289,22 @@ class ConsumerEngine:
     def paused(self) -> set[TopicPartition]:
         return self._handover.paused()
 
-    def on_assignment(self, provider: OffsetProvider) -> None:
+    def on_assignment(self, provider: OffsetProvider) -> Callable[[], None]:
         """Let `provider(partitions)` say where to start; None for a partition: at its committed offset.
 
-        It runs in the poll thread. If it raises, these partitions are not read, and `take` raises that.
+        It runs in the poll thread. If it raises, these partitions are not read, and `take` raises that. Returns what
+        removes it.
         """
         self._rebalances.providers.append(provider)
+        return lambda: self._rebalances.providers.remove(provider)
 
-    def on_revocation(self, hook: RevocationHook) -> None:
+    def on_revocation(self, hook: RevocationHook) -> Callable[[], None]:
         """Call `hook(partitions, lost)` in the poll thread, before messages in hand are waited for.
 
-        It may `rewind` messages that were taken and not begun: they are not waited for.
+        It may `rewind` messages that were taken and not begun: they are not waited for. Returns what removes it.
         """
         self._rebalances.hooks.append(hook)
+        return lambda: self._rebalances.hooks.remove(hook)
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -19,29 +19,29 @@ class Positions:
 
     def __init__(self, engine: ConsumerEngine, queries: Queries) -> None:
         self._engine = engine
-        self._queries = queries
+        self.queries = queries
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         if self._engine.options.group is None:
             raise InvalidUse("this consumer has no group, so nothing is committed")
-        return self._queries.committed(self._chosen(partitions))
+        return self.queries.committed(self._chosen(partitions))
 
     def position(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         """The offset of the next message that the body gets."""
         known = {tp: self._engine.next_offset(tp) for tp in self._chosen(partitions)}
-        committed = self._queries.committed([tp for tp, offset in known.items() if offset is None])
+        committed = self.queries.committed([tp for tp, offset in known.items() if offset is None])
         for tp, kept in committed.items():
             known[tp] = None if kept is None else kept.offset
         at_start = END if self._engine.options.start == "latest" else BEGINNING
         logical = {tp: at_start if offset is None else offset for tp, offset in known.items()}
-        ends = self._queries.ends([tp for tp, offset in logical.items() if offset == END])
-        beginnings = self._queries.beginnings([tp for tp, offset in logical.items() if offset == BEGINNING])
+        ends = self.queries.ends([tp for tp, offset in logical.items() if offset == END])
+        beginnings = self.queries.beginnings([tp for tp, offset in logical.items() if offset == BEGINNING])
         return logical | ends | beginnings
 
     def lag(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """How many offsets are between the next message and the end of each partition."""
         position = self.position(partitions)
-        ends = self._queries.ends(position)
+        ends = self.queries.ends(position)
         return {tp: max(ends[tp] - offset, 0) for tp, offset in position.items()}
 
     def seek(self, offsets: Mapping[TopicPartition, Offset]) -> None:
@@ -57,7 +57,7 @@ class Positions:
 
     def seek_to_time(self, when: datetime.datetime | int, partitions: Iterable[TopicPartition]) -> None:
         """To the first record from this time on, or to the end where all are older."""
-        found = self._queries.at_time(self._chosen(partitions), milliseconds(when))
+        found = self.queries.at_time(self._chosen(partitions), milliseconds(when))
         self._engine.seek({tp: END if offset is None else offset for tp, offset in found.items()})
 
     def _chosen(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
