@@ -102,8 +102,8 @@ class Member:
     def refusals(self) -> list[str]:
         return [event["error"] for event in self.told("refused")]
 
-    def wait_for(self, event: str) -> dict[str, Any]:
-        return eventually(lambda: self.told(event), f"{self.name} tells {event!r}", self.last_words)[-1]
+    def wait_for(self, event: str, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+        return eventually(lambda: self.told(event), f"{self.name} tells {event!r}", self.last_words, patience_s)[-1]
 
     def last_words(self) -> str:
         return f"{self.name}: {self.events[-5:]} {''.join(self.errors[-10:])}"
