@@ -1,7 +1,7 @@
 """Records that do not match the schema: write them to a dead-letter topic, or fail the query.
 
-A dead letter has the record's key, value and headers, and more headers with its origin and the reason (HEADERS). It is
-written at least once: a task that runs again writes its dead letters again.
+A dead letter has the record's key, value and headers, and more headers with its origin and the reason. It is written at
+least once: a task that runs again writes its dead letters again.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Protocol
 
+from moldau.client.dead_letters import Origin, letter_headers
 from moldau.client.direct.metadata import Cluster
 from moldau.client.direct.produce import Producer
 from moldau.client.direct.records import Headers
@@ -16,8 +17,6 @@ from moldau.spark.cluster import QueryFailed, open_cluster, unwrap
 from moldau.spark.connection import Connection
 from moldau.spark.source.decode import Rejected
 
-# UTF-8 text; the timestamp is the record's, in ms since the Unix epoch.
-HEADERS: Final = ("moldau.reason", "moldau.topic", "moldau.partition", "moldau.offset", "moldau.timestamp")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -120,8 +119,7 @@ class DeadLetters:
 
 def _headers(row: dict[str, Any], reason: str) -> Headers:
     own = [(header["key"], header["value"]) for header in row.get("headers") or ()]
-    told = (reason, row["topic"], row["partition"], row["offset"], _ms(row))
-    return [*own, *((name, str(each).encode()) for name, each in zip(HEADERS, told, strict=True))]
+    return [*own, *letter_headers(reason, Origin(row["topic"], row["partition"], row["offset"], _ms(row)))]
 
 
 def _ms(row: dict[str, Any]) -> int:
