@@ -73,10 +73,12 @@ class Buffer(Generic[M]):
         self.messages += sum(map(len, runs))
         self.bytes += sum(run.size for run in runs)
 
-    def peek(self, most: int) -> list[Slice[M]]:
-        """Up to `most` next messages; they stay here until `remove`."""
+    def peek(self, most: int, without: Collection[TopicPartition] = ()) -> list[Slice[M]]:
+        """Up to `most` next messages, none of partitions `without`; they stay here until `remove`."""
         found: list[Slice[M]] = []
         for run in self._runs:
+            if run.partition in without:
+                continue
             count = min(len(run), most)
             found.append(Slice(run, count))
             most -= count
@@ -86,11 +88,16 @@ class Buffer(Generic[M]):
 
     def remove(self, slices: Sequence[Slice[M]]) -> None:
         """Remove what `peek` returned."""
+        emptied = 0
         for run, count in slices:
             run.start += count
             self.messages -= count
-        while self._runs and not len(self._runs[0]):
+            emptied += not len(run)
+        while emptied and not len(self._runs[0]):
             self.bytes -= self._runs.popleft().size
+            emptied -= 1
+        if emptied:  # behind runs that were left out
+            self._keep([run for run in self._runs if len(run)])
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Drop the messages of these partitions."""

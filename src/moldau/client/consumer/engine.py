@@ -111,11 +111,11 @@ class ConsumerEngine:
             if kept:
                 return kept
 
-    def take_now(self, most: int) -> list[AnyMessage] | None:
-        """The same without waiting; None if there is nothing yet, [] after `wakeup`."""
+    def take_now(self, most: int, without: Collection[TopicPartition] = ()) -> list[AnyMessage] | None:
+        """The same without waiting, and without some partitions; None if there is nothing yet, [] after `wakeup`."""
         while True:
             self._taken_in = self._handover.epoch
-            messages = self._handover.take_now(most)
+            messages = self._handover.take_now(most, without)
             if not messages:
                 return messages
             kept = self._prepare(messages)
@@ -213,6 +213,10 @@ class ConsumerEngine:
         self._handover.rewind(messages)
         self.loop.nudge()
 
+    def give_back(self, messages: Iterable[AnyMessage]) -> None:
+        """Messages of partitions that are being revoked will not be processed here; do not wait for them."""
+        self._handover.give_back(messages)
+
     def in_hand(self) -> list[AnyMessage]:
         """Messages that are handed out and not done."""
         return self._handover.in_hand()
@@ -289,6 +293,13 @@ class ConsumerEngine:
     def paused(self) -> set[TopicPartition]:
         return self._handover.paused()
 
+    def park(self, partitions: Collection[TopicPartition]) -> None:
+        """As `pause`, for a run that has enough of these partitions; what the user pauses and resumes is apart."""
+        self.loop.park(partitions)
+
+    def unpark(self, partitions: Collection[TopicPartition]) -> None:
+        self.loop.unpark(partitions)
+
     def on_assignment(self, provider: OffsetProvider) -> Callable[[], None]:
         """Let `provider(partitions)` say where to start; None for a partition: at its committed offset.
 
@@ -301,7 +312,7 @@ class ConsumerEngine:
     def on_revocation(self, hook: RevocationHook) -> Callable[[], None]:
         """Call `hook(partitions, lost)` in the poll thread, before messages in hand are waited for.
 
-        It may `rewind` messages that were taken and not begun: they are not waited for. Returns what removes it.
+        It may give back messages that were taken and not begun: they are not waited for. Returns what removes it.
         """
         self._rebalances.hooks.append(hook)
         return lambda: self._rebalances.hooks.remove(hook)

@@ -44,6 +44,7 @@ class Handover:
         self.epoch = 0  # counts the events after which messages that were taken may have to be given back
         self._lease: Lease[AnyMessage] | None = None
         self._paused: set[TopicPartition] = set()  # by the user
+        self._parked: set[TopicPartition] = set()  # by a run, which has enough of them
         self._revoked: set[TopicPartition] = set()  # nothing of them is handed out any more
         self._waiting = 0
 
@@ -64,15 +65,15 @@ class Handover:
                     self._waiting -= 1
             return found
 
-    def take_now(self, most: int) -> list[AnyMessage] | None:
-        """Up to `most` messages; empty after `wakeup`; None if there is nothing yet."""
+    def take_now(self, most: int, without: Collection[TopicPartition] = ()) -> list[AnyMessage] | None:
+        """Up to `most` messages, none of partitions `without`; empty after `wakeup`; None if there is nothing yet."""
         with self.changed:
             self._call_back()
             self._check()
             if self._woken:
                 self._woken = False
                 return []
-            slices = self.buffer.peek(most)
+            slices = self.buffer.peek(most, without)
             if not slices:
                 return None
             was_full = self.buffer.full
@@ -151,6 +152,14 @@ class Handover:
             self.buffer.drop(lowest.keys())
             self.changed.notify_all()
 
+    def give_back(self, messages: Iterable[AnyMessage]) -> None:
+        """Do not wait for these messages, if their partitions are being revoked; if not, this does nothing."""
+        with self.changed:
+            for message in messages:
+                if message.topic_partition in self._revoked and message.topic_partition in self._progress:
+                    self._progress[message.topic_partition].give_back(message.offset)
+            self.changed.notify_all()
+
     def seek(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Go on at these offsets; negative ones are librdkafka's for the beginning and the end."""
         with self.changed:
@@ -166,17 +175,24 @@ class Handover:
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions. What is buffered would keep others out: it is fetched again later."""
-        with self.changed:
-            self._call_back()
-            for tp in partitions:
-                if tp in self._progress:
-                    self._paused.add(tp)
-                    self._fetch_again(tp, self.buffer.first(tp))
-            self.buffer.drop(partitions)
+        self._keep_back(partitions, self._paused)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         with self.changed:
             self._paused.difference_update(partitions)
+
+    def park(self, partitions: Collection[TopicPartition]) -> None:
+        """The same, for a run."""
+        self._keep_back(partitions, self._parked)
+
+    def unpark(self, partitions: Iterable[TopicPartition]) -> None:
+        with self.changed:
+            self._parked.difference_update(partitions)
+
+    def kept_back(self) -> set[TopicPartition]:
+        """Partitions that are paused or parked."""
+        with self.changed:
+            return self._paused | self._parked
 
     def paused(self) -> set[TopicPartition]:
         """Partitions that the user has paused."""
@@ -237,7 +253,7 @@ class Handover:
             for run in runs:
                 if run.partition not in self._progress or run.partition in self._seeks:
                     continue
-                if run.partition in self._paused:
+                if run.partition in self._paused or run.partition in self._parked:
                     self._fetch_again(run.partition, run.messages[0])
                 else:
                     kept.append(run)
@@ -270,6 +286,7 @@ class Handover:
         with self.changed:
             self.buffer.drop(partitions)
             self._paused.difference_update(partitions)
+            self._parked.difference_update(partitions)
             self._revoked.difference_update(partitions)
             for tp in partitions:
                 self._progress.pop(tp, None)
@@ -327,6 +344,15 @@ class Handover:
         self._interrupt()
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _keep_back(self, partitions: Collection[TopicPartition], why: set[TopicPartition]) -> None:
+        with self.changed:
+            self._call_back()
+            for tp in partitions:
+                if tp in self._progress:
+                    why.add(tp)
+                    self._fetch_again(tp, self.buffer.first(tp))
+            self.buffer.drop(partitions)
 
     def _fetch_again(self, partition: TopicPartition, record: "KafkaMessage | None") -> None:
         """Seek to a record that is dropped, unless another place is sought already."""

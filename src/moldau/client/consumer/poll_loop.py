@@ -137,7 +137,18 @@ class PollLoop:
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = set(partitions)
         self._handover.resume(wanted)
-        self.post(lambda consumer: None if self._throttled else self._resume(consumer, wanted))
+        self.post(lambda consumer: self._resume(consumer, wanted))
+
+    def park(self, partitions: Iterable[TopicPartition]) -> None:
+        """For a run that has enough of these partitions: as `pause`, and independent of it."""
+        wanted = set(partitions)
+        self._handover.park(wanted)
+        self.post(lambda consumer: consumer.pause(self._owned(wanted)))
+
+    def unpark(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = set(partitions)
+        self._handover.unpark(wanted)
+        self.post(lambda consumer: self._resume(consumer, wanted))
 
     def stop(self, timeout: float) -> None:
         """Ask the thread to commit what is done, to leave the group, and to end."""
@@ -232,7 +243,7 @@ class PollLoop:
         if self._throttled:
             if buffer.half_empty:
                 self._throttled = False
-                self._resume(consumer, self._handover.assignment() - self._handover.paused())
+                self._resume(consumer, self._handover.assignment())
             return True
         if not buffer.full:
             self._full_since = None
@@ -250,10 +261,16 @@ class PollLoop:
         return True
 
     def _resume(self, consumer: "KafkaConsumer", partitions: set[TopicPartition]) -> None:
-        """Resume partitions, and seek to where they are: librdkafka would notice only within a second."""
+        """Resume partitions, and seek to where they are: librdkafka would notice only within a second.
+
+        Those that are paused for another reason stay so.
+        """
         from confluent_kafka import KafkaException
         from confluent_kafka import TopicPartition as KafkaPartition
 
+        if self._throttled:
+            return
+        partitions = partitions - self._handover.kept_back()
         consumer.resume(self._owned(partitions))
         sought = self._handover.due_seeks()
         for tp in partitions & self._fetched.keys():
@@ -291,7 +308,7 @@ class PollLoop:
         from confluent_kafka import TopicPartition as KafkaPartition
 
         for tp, offset in self._handover.due_seeks().items():
-            if self._throttled or tp in self._handover.paused():
+            if self._throttled or tp in self._handover.kept_back():
                 continue  # it can wait, and resuming must not undo it
             self._fetched.pop(tp, None)
             try:
