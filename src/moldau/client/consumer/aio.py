@@ -6,7 +6,7 @@ The poll thread wakes the event loop only while somebody waits for messages. Cal
 import asyncio
 import contextlib
 import datetime
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, Self
 
@@ -15,6 +15,7 @@ from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.consumer import BATCH, FILL_S, Committable, Consumer
 from moldau.client.consumer.engine import LEASE, ConsumerEngine
 from moldau.client.consumer.handover import AnyMessage
+from moldau.client.consumer.lanes import Order
 from moldau.client.consumer.options import (
     BUFFER_BYTES,
     BUFFER_MESSAGES,
@@ -28,6 +29,7 @@ from moldau.client.consumer.options import (
 from moldau.client.consumer.options import Protocol as GroupProtocol
 from moldau.client.consumer.poll_loop import CLOSE_S
 from moldau.client.consumer.rebalances import Partitions, RebalanceListener
+from moldau.client.consumer.retries import Retry
 from moldau.client.errors import InvalidUse
 from moldau.client.interceptors import ConsumerInterceptor
 from moldau.client.message import Message
@@ -68,6 +70,9 @@ class AsyncConsumer(Generic[K, V]):
         start: Start = "earliest",
         protocol: GroupProtocol = "classic",
         where: Where | None = None,
+        retry: Retry | None = None,
+        concurrency: int = 1,
+        order: Order = "partition",
         listener: RebalanceListener | AsyncRebalanceListener | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
         commit: CommitMode = "auto",
@@ -92,6 +97,9 @@ class AsyncConsumer(Generic[K, V]):
                 start=start,
                 protocol=protocol,
                 where=where,
+                retry=retry,
+                concurrency=concurrency,
+                order=order,
                 listener=self._bridge or own,
                 interceptors=interceptors,
                 commit=commit,
@@ -162,6 +170,17 @@ class AsyncConsumer(Generic[K, V]):
                     return
         finally:
             engine.leave()
+
+    async def run(self, handler: Callable[[Message[K, V]], Awaitable[object]]) -> None:
+        """Call a coroutine function for each message, as `Consumer.run` does; up to `concurrency` at a time, in tasks.
+
+        `wakeup` and `close` end it after the messages in hand. If it is cancelled, handlers are, and their messages are
+        not done.
+        """
+        if self._bridge is not None:
+            self._bridge.loop = asyncio.get_running_loop()
+        self._consumer._begin_run()
+        await self._consumer._runs.run_async(handler)
 
     def _begin(self) -> ConsumerEngine:
         loop = asyncio.get_running_loop()
@@ -257,12 +276,13 @@ class AsyncConsumer(Generic[K, V]):
 
     async def close(self, timeout: float = CLOSE_S) -> None:  # noqa: ASYNC109  # as Consumer has it
         """Commit what is done, and leave the group. The message in hand is not done."""
-        await asyncio.to_thread(self._consumer.close, timeout)
+        if not self._consumer._runs.close_later(timeout):
+            await asyncio.to_thread(self._consumer.close, timeout)
 
     async def __aenter__(self) -> Self:
         if self._bridge is not None:
             self._bridge.loop = asyncio.get_running_loop()
-        self.engine.start()
+        self._consumer.__enter__()
         return self
 
     async def __aexit__(

@@ -5,13 +5,14 @@ import datetime
 import threading
 import uuid
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
 from moldau.base.ids import Offset, TopicPartition
 from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.engine import ConsumerEngine
+from moldau.client.consumer.lanes import Order
 from moldau.client.consumer.options import (
     BUFFER_BYTES,
     BUFFER_MESSAGES,
@@ -29,6 +30,9 @@ from moldau.client.consumer.poll_loop import CLOSE_S
 from moldau.client.consumer.positions import Positions
 from moldau.client.consumer.queries import Queries
 from moldau.client.consumer.rebalances import RebalanceListener
+from moldau.client.consumer.retries import Retry
+from moldau.client.consumer.runner import RunOptions
+from moldau.client.consumer.runs import Runs
 from moldau.client.errors import InvalidUse
 from moldau.client.interceptors import ConsumerInterceptor
 from moldau.client.message import Deserializers, Message
@@ -67,6 +71,9 @@ class Consumer(Generic[K, V]):
         start: Start = "earliest",
         protocol: Protocol = "classic",
         where: Where | None = None,
+        retry: Retry | None = None,
+        concurrency: int = 1,
+        order: Order = "partition",
         listener: RebalanceListener | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
         commit: CommitMode = "auto",
@@ -78,10 +85,11 @@ class Consumer(Generic[K, V]):
         properties: Properties = None,
         on_stats: Any = None,
     ) -> None:
+        retry_topic = () if retry is None or retry.topic is None else (retry.topic,)
         self._set_up(
             read_options(
                 bootstrap,
-                topics,
+                (*topics, *retry_topic),
                 group=group,
                 deserializers=Deserializers(deserializer_for(key), deserializer_for(value)),
                 delivery=delivery,
@@ -98,12 +106,15 @@ class Consumer(Generic[K, V]):
                 client_id=client_id,
                 properties=properties,
                 on_stats=on_stats,
-            )
+            ),
+            RunOptions(concurrency, order, retry),
         )
 
-    def _set_up(self, options: ConsumerOptions) -> None:
+    def _set_up(self, options: ConsumerOptions, run_options: RunOptions) -> None:
         self.engine = ConsumerEngine(options)
-        self._positions = Positions(self.engine, Queries(options))
+        queries = Queries(options)
+        self._positions = Positions(self.engine, queries)
+        self._runs = Runs(self.engine, run_options, queries)
         self._body = 0  # the thread that takes messages
         self._transactions: weakref.ref[Transactions[K, V]] | None = None
         self._tails: weakref.WeakSet[Consumer[K, V]] = weakref.WeakSet()
@@ -151,19 +162,41 @@ class Consumer(Generic[K, V]):
         if self._transactions is not None and (opened := self._transactions()) is not None:
             opened.close()
 
+    def run(self, handler: Callable[[Message[K, V]], object]) -> None:
+        """Call `handler` for each message, until `wakeup`; a message is done when it returns.
+
+        Up to `concurrency` handlers run at a time, in threads: one for each partition, or with `order="key"` for each
+        key, and messages without a key have no order. With one at a time, it is the thread that calls `run`.
+
+        If a handler raises, `retry` says what follows; without it, `run` ends with that exception. What was not
+        processed is handed out again. Ctrl-C, `wakeup` and `close` end it after the messages in hand.
+        """
+        self._begin_run()
+        self._runs.run(handler)
+
     def _begin(self) -> ConsumerEngine:
+        if self._runs.needed:
+            raise InvalidUse("retry needs a handler that can be called again: consumer.run(handler)")
+        self._check_delivery()
+        self.engine.start()
+        self._body = threading.get_ident()
+        return self.engine
+
+    def _begin_run(self) -> None:
+        self._check_delivery()
+        self.engine.finish()
+
+    def _check_delivery(self) -> None:
         if self.engine.options.delivery == "exactly-once":
             raise InvalidUse(
                 'delivery="exactly-once" needs a transaction for each batch: '
                 "for batch in consumer.transactions(producer or database)"
             )
-        self.engine.start()
-        self._body = threading.get_ident()
-        return self.engine
 
     def wakeup(self) -> None:
-        """End the iteration that waits for messages, or else the next one; from any thread or signal handler."""
-        self.engine.wakeup()
+        """End the iteration or run that waits for messages, or else the next one; from any thread or signal handler."""
+        if not self._runs.stop():
+            self.engine.wakeup()
         for tail in list(self._tails):
             tail.wakeup()
 
@@ -172,7 +205,7 @@ class Consumer(Generic[K, V]):
         if n < 0:
             raise InvalidUse("tail takes a number of messages")
         tail: Consumer[K, V] = Consumer.__new__(type(self))
-        tail._set_up(without_group(self.engine.options, n))
+        tail._set_up(without_group(self.engine.options, n), RunOptions())
         self._tails.add(tail)
         return tail
 
@@ -187,7 +220,8 @@ class Consumer(Generic[K, V]):
         """Commit everything that is done, or messages, or offsets by partition.
 
         Without messages or offsets, the message or batch in hand of the loop that calls it is done. Messages that are
-        committed are done. With `wait=False` errors are logged; retries keep the order of commits.
+        committed are done; in a run, others may not be, and then what is done before them is committed.
+        With `wait=False` errors are logged; retries keep the order of commits.
         """
         if what is None:
             if self._body == threading.get_ident():  # a rebalance listener, for one, has nothing in hand
@@ -201,6 +235,9 @@ class Consumer(Generic[K, V]):
             for message in messages:
                 ends[message.topic_partition] = max(message.offset + 1, ends.get(message.topic_partition, 0))
             self.engine.done_many(messages)
+            if self._runs.active:
+                self.engine.commit(None, wait)
+                return
             self.engine.commit({tp: OffsetAndMetadata(end, metadata) for tp, end in ends.items()}, wait)
 
     def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -257,14 +294,20 @@ class Consumer(Generic[K, V]):
     # ── life ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def close(self, timeout: float = CLOSE_S) -> None:
-        """Commit what is done, and leave the group. The message in hand is not done."""
+        """Commit what is done, and leave the group. The message in hand of a loop is not done.
+
+        A run ends before that, after its messages in hand. Its handler may call this too: then it happens at the end.
+        """
         for tail in list(self._tails):
             tail.close(timeout)
         self._end_transactions()
-        self.engine.close(timeout)
+        if not self._runs.close_later(timeout):
+            self._runs.end(timeout)
+            self.engine.close(timeout)
 
     def __enter__(self) -> Self:
-        self.engine.start()
+        if not self._runs.needed:  # which looks for its topics first
+            self.engine.start()
         return self
 
     def __exit__(
