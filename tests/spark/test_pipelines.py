@@ -13,7 +13,7 @@ import pytest
 
 from support.brokers.processes import AnyBroker, CreateTopic
 from support.clients import confluent
-from support.clients.cli import MOLDAU, fail, succeed
+from support.clients.cli import MOLDAU, fail, interrupt, succeed
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
@@ -50,6 +50,15 @@ def main(spark):
 RATES = """
 def main(spark):
     spark.readStream.format("rate").load().writeStream.format("noop").queryName("rates").start()
+"""
+BUSY = """
+import pathlib
+import sys
+
+
+def main(spark):
+    pathlib.Path(sys.argv[1]).touch()
+    spark._jvm.java.lang.Thread.sleep(600_000)
 """
 PLANNED = """
 def main(spark):
@@ -200,6 +209,16 @@ def test_a_dry_run_starts_nothing(pipelines: Pipelines, create_topic: CreateTopi
     assert good["resumes"] is False
     assert found["batch_writes"] == 1
     assert not (pipelines.folder / "data").exists()
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--dry-run",), 130)])
+def test_ctrl_c_while_main_waits_for_the_jvm(pipelines: Pipelines, options: tuple[str, ...], code: int) -> None:
+    called = pipelines.folder / "called"
+    running = pipelines.start(pipelines.write("busy.py", BUSY), *options, "--", str(called))
+    await_true(called.exists, running)
+    ended, _, said = interrupt(running)
+    assert ended == code, said
+    assert "bug" not in said
 
 
 def test_what_is_typed_wrongly(pipelines: Pipelines) -> None:

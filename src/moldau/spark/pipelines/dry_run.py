@@ -14,11 +14,11 @@ from moldau.spark.connection import Connection
 from moldau.spark.defaults import with_defaults
 from moldau.spark.offsets import Assign, ConsumerStrategy, Subscribe, SubscribePattern
 from moldau.spark.options import read_options, write_options
-from moldau.spark.pipelines.directory import pipeline_directory
+from moldau.spark.pipelines.directory import PipelineDirectory, pipeline_directory
 from moldau.spark.pipelines.interception import PlannedQuery, intercept_queries
 from moldau.spark.pipelines.run import PipelineSpec, call_main, check_master, pickle_by_value, spark_session
-from moldau.spark.pipelines.script import load_main
-from moldau.spark.pipelines.signals import StopSignals
+from moldau.spark.pipelines.script import Main, load_main
+from moldau.spark.pipelines.signals import StopRequested, StopSignals
 from moldau.spark.plans import FORMAT
 
 TIMEOUT_MS = 5000
@@ -46,20 +46,40 @@ class DryRun:
 
 
 def dry_run(spec: PipelineSpec) -> DryRun:
-    """Check what a run would do; raises a PipelineError if it would fail before its queries."""
+    """Check what a run would do; raises a PipelineError if it would fail before its queries.
+
+    Call it in the main thread: SIGINT and SIGTERM raise StopRequested.
+    """
     directory = pipeline_directory(spec.data_directory, spec.name)
     check_master(spec.master)
     main = load_main(spec.file, spec.arguments)
     handle, name = tempfile.mkstemp(prefix="moldau-dry-run-", suffix=".log")
     log = Path(name)
     os.close(handle)
+    try:
+        found = _plan(spec, main, directory, log)
+    except StopRequested:
+        log.unlink()
+        raise
+    log.unlink()  # a failure keeps it, because its message names it
+    return found
+
+
+def _plan(spec: PipelineSpec, main: Main, directory: PipelineDirectory, log: Path) -> DryRun:
+    found: DryRun | None = None
     with StopSignals() as signals, spark_session(spec, directory.checkpoints, log, signals) as spark:
         pickle_by_value(spec.file)
-        with intercept_queries() as intercepted:
-            call_main(main, spark, spec.file, log)
-        plans = [_check_query(planned) for planned in intercepted.planned]
-    log.unlink()  # a failure keeps it, because its message names it
-    return DryRun(plans, intercepted.batch_writes)
+        try:
+            with intercept_queries() as intercepted:
+                call_main(main, spark, spec.file, log)
+            found = DryRun([_check_query(planned) for planned in intercepted.planned], intercepted.batch_writes)
+        except StopRequested:
+            # Raised again below. Its traceback holds a connection on which the JVM may still owe an answer; closing
+            # the session would wait for that answer and take it for its own.
+            pass
+    if found is None:
+        raise StopRequested
+    return found
 
 
 def _check_query(planned: PlannedQuery) -> QueryPlan:

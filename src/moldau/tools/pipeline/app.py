@@ -15,7 +15,7 @@ from moldau.client.admin.target import Target
 from moldau.client.settings import DEFAULT_BOOTSTRAP
 from moldau.tools.broker.launch import UP_DIRECTORY
 from moldau.tools.common.app import App
-from moldau.tools.common.failure import OK, CommandError, misused, note, split_pair
+from moldau.tools.common.failure import INTERRUPTED, OK, CommandError, misused, note, split_pair
 from moldau.tools.common.options import Bootstrap, Output, OutputOption, Shared
 from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.pipeline.show import (
@@ -149,9 +149,13 @@ def _run(spec: "PipelineSpec") -> None:
 
 def _dry_run(spec: "PipelineSpec", json: bool) -> None:
     from moldau.spark.pipelines.dry_run import dry_run
+    from moldau.spark.pipelines.signals import StopRequested
 
-    with _errors(spec.data_directory):
-        result = dry_run(spec)
+    try:
+        with _errors(spec.data_directory):
+            result = dry_run(spec)
+    except StopRequested:
+        raise typer.Exit(INTERRUPTED) from None
     if json:
         print_json(dry_run_document(result))
     else:
