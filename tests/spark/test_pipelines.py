@@ -200,7 +200,7 @@ def test_a_dry_run_starts_nothing(pipelines: Pipelines, create_topic: CreateTopi
     assert done.returncode == 1, done.stderr
     line = done.stderr.splitlines()[-1]
     assert "query bad: topik is not an option for writing; did you mean topic?" in line
-    assert f"{topic}-gone" in line
+    assert f"query bad: there is no topic '{topic}-gone'; create it with: moldau topic create {topic}-gone" in line
     assert "query good" not in line
     found = json.loads(done.stdout)
     good = found["queries"][0]

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from moldau.base.errors import WireError
 from moldau.base.settings import SettingsRefused
 from moldau.client.direct.failure import Failure
 from moldau.spark.cluster import open_cluster
@@ -130,8 +131,10 @@ def _check_brokers(connection: Connection, topics: list[str], problems: list[str
         problems.append(str(described))
         return
     for name, topic in described.items():
-        if isinstance(topic, Failure):
-            problems.append(f"topic {name}: {topic}")
+        if isinstance(topic, Failure) and topic.code == WireError.UNKNOWN_TOPIC_OR_PARTITION:
+            problems.append(f"there is no topic {name!r}; create it with: moldau topic create {name}")
+        elif isinstance(topic, Failure):
+            problems.append(str(topic))
 
 
 def _topic_names(topics: ConsumerStrategy) -> list[str]:
