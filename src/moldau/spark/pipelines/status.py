@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from moldau.spark.pipelines.directory import PipelineDirectory, is_locked
+from moldau.spark.pipelines.errors import PipelineDirectoryError
 from moldau.spark.pipelines.progress import QueryProgress
 
 
@@ -48,8 +49,11 @@ class PipelineStatus:
 def write_status(directory: PipelineDirectory, status: PipelineStatus) -> None:
     """Replace the file atomically: a reader sees the old status or the new one."""
     unfinished = directory.path / f".record.{os.getpid()}"
-    unfinished.write_text(json.dumps(asdict(status), indent=1))
-    unfinished.replace(directory.status)
+    try:
+        unfinished.write_text(json.dumps(asdict(status), indent=1))
+        unfinished.replace(directory.status)
+    except OSError as failed:
+        raise PipelineDirectoryError(f"cannot write to {directory.path}: {failed.strerror}") from failed
 
 
 def read_status(directory: PipelineDirectory) -> PipelineStatus | None:

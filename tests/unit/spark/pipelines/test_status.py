@@ -49,6 +49,14 @@ def test_a_second_run_of_one_name_is_refused(directory: PipelineDirectory) -> No
         pass
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full, a file on a full disk")
+def test_a_full_disk_is_named(directory: PipelineDirectory) -> None:
+    directory.path.mkdir(parents=True)
+    (directory.path / f".record.{os.getpid()}").symlink_to("/dev/full")
+    with pytest.raises(PipelineDirectoryError, match=f"cannot write to {directory.path}: No space left on device"):
+        write_status(directory, STATUS)
+
+
 def test_the_lock_goes_with_the_process(directory: PipelineDirectory) -> None:
     code = (
         "import sys, time\n"
