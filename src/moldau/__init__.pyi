@@ -3,11 +3,13 @@
 from moldau import compiled as compiled
 from moldau.base.ids import TopicPartition
 from moldau.client import serializers
-from moldau.client.consumer.aio import AsyncConsumer
+from moldau.client.consumer.aio import AsyncConsumer, AsyncRebalanceListener
 from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.consumer import Consumer
 from moldau.client.consumer.rebalances import RebalanceListener
+from moldau.client.consumer.retries import Backoff, Retry
 from moldau.client.errors import (
+    Aborted,
     AuthenticationFailed,
     BufferFull,
     ClientError,
@@ -18,22 +20,28 @@ from moldau.client.errors import (
     InvalidUse,
     KafkaFailure,
     NotAuthorized,
+    RecordTooLarge,
     SerializationFailed,
     TimedOut,
+    UnknownTopicOrPartition,
 )
-from moldau.client.interceptors import ConsumerInterceptor, ProducerInterceptor
+from moldau.client.interceptors import ConsumerInterceptor, OutgoingRecord, ProducerInterceptor
 from moldau.client.message import Message
 from moldau.client.producer.aio import AsyncProducer
-from moldau.client.producer.delivery import Delivered, Delivery
+from moldau.client.producer.delivery import AsyncDelivery, Delivered, Delivery, DeliveryBatch
 from moldau.client.producer.producer import Producer
 from moldau.client.serializers.encryption import DecryptionFailed, Encrypted
 from moldau.client.serializers.keys import KeyDirectory, KeyProvider, Keys, KeyUnknown
 from moldau.client.serializers.port import Serde, SerializerContext
 
 __all__ = [
+    "Aborted",
     "AsyncConsumer",
+    "AsyncDelivery",
     "AsyncProducer",
+    "AsyncRebalanceListener",
     "AuthenticationFailed",
+    "Backoff",
     "BufferFull",
     "ClientError",
     "Closed",
@@ -42,6 +50,7 @@ __all__ = [
     "DecryptionFailed",
     "Delivered",
     "Delivery",
+    "DeliveryBatch",
     "DeliveryFailed",
     "DeserializationFailed",
     "Encrypted",
@@ -55,14 +64,18 @@ __all__ = [
     "Message",
     "NotAuthorized",
     "OffsetAndMetadata",
+    "OutgoingRecord",
     "Producer",
     "ProducerInterceptor",
     "RebalanceListener",
+    "RecordTooLarge",
+    "Retry",
     "Serde",
     "SerializationFailed",
     "SerializerContext",
     "TimedOut",
     "TopicPartition",
+    "UnknownTopicOrPartition",
     "serializers",
 ]
 

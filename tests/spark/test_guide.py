@@ -9,35 +9,22 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from support.brokers.processes import AnyBroker, broker_environment
+from support.guides import blocks
 
-GUIDE = Path(__file__).parents[2] / "docs" / "spark.md"
-FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GUIDE = "docs/spark.md"
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
 SLOW = ("moldau spark pack", "moldau pipeline")
 FULL = bool(os.environ.get("MOLDAU_FULL"))
 
 
-class Block(NamedTuple):
-    line: int
-    language: str
-    text: str
-
-
-def blocks() -> Iterator[Block]:
-    guide = GUIDE.read_text()
-    for found in FENCED.finditer(guide):
-        yield Block(guide.count("\n", 0, found.start(2)), found[1], found[2])
-
-
 def test_every_language_is_known() -> None:
-    assert {block.language for block in blocks()} == {"python", "sh", "text"}
+    assert {block.language for block in blocks(GUIDE)} == {"python", "sh", "text"}
 
 
 def test_snippets_do_what_the_guide_says(
@@ -46,18 +33,17 @@ def test_snippets_do_what_the_guide_says(
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "guide"}
     ran = 0
-    for block in blocks():
-        text = block.text.replace("localhost:9092", broker.bootstrap).replace('"checkpoints/', f'"{tmp_path}/')
-        file = FILE_NAME.match(text)
+    for block in blocks(GUIDE):
+        block = block.with_changes({"localhost:9092": broker.bootstrap, '"checkpoints/': f'"{tmp_path}/'})
+        file = FILE_NAME.match(block.text)
         if block.language == "python" and file:
-            compile(text, str(GUIDE), "exec")
-            (tmp_path / file[1]).write_text(text)
+            block.compile()
+            (tmp_path / file[1]).write_text(block.text)
         elif block.language == "python":
             ran += 1
-            # Blank lines put the snippet where a traceback says it is.
-            exec(compile("\n" * block.line + text, str(GUIDE), "exec"), names)
+            block.run(names)
         elif block.language == "sh":
-            run_commands(text, broker)
+            run_commands(block.text, broker)
     assert ran >= 10
     assert Path("revenue.py").exists()
     spark.conf.set("spark.sql.shuffle.partitions", 2)  # the guide's session has become the one of all tests

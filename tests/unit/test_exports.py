@@ -1,6 +1,7 @@
 """The names that users import from `moldau`: all are there, type checkers know the same ones, none is loaded early."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -44,3 +45,11 @@ def test_the_command_line_loads_no_client() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "Usage" in done.stdout
     assert done.stderr == ""
+
+
+def test_every_error_of_the_client_is_exported() -> None:
+    errors = importlib.import_module("moldau.client.errors")
+    kinds = {
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.ClientError)
+    }
+    assert kinds == set(MODULES["moldau.client.errors"])

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,14 +70,12 @@ def _plan(spec: PipelineSpec, main: Main, directory: PipelineDirectory, log: Pat
     found: DryRun | None = None
     with StopSignals() as signals, spark_session(spec, directory.checkpoints, log, signals) as spark:
         pickle_by_value(spec.file)
-        try:
+        # Raised again below: its traceback holds a connection on which the JVM may still owe an answer; closing the
+        # session would wait for that answer and take it for its own.
+        with suppress(StopRequested):
             with intercept_queries() as intercepted:
                 call_main(main, spark, spec.file, log)
             found = DryRun([_check_query(planned) for planned in intercepted.planned], intercepted.batch_writes)
-        except StopRequested:
-            # Raised again below. Its traceback holds a connection on which the JVM may still owe an answer; closing
-            # the session would wait for that answer and take it for its own.
-            pass
     if found is None:
         raise StopRequested
     return found
