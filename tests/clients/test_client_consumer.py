@@ -505,6 +505,7 @@ def test_a_broker_that_is_away_for_a_while(start_broker: StartBroker, caplog: py
     caplog.set_level("INFO", "moldau.client.consumer")
     with Consumer(broker.bootstrap, "orders", group="g", value=str, properties=properties) as consumer:
         assert read(consumer, 1) == [0]
+        consumer.commit()
         broker.stop()
         eventually(lambda: "Brokers are not reachable" in caplog.text, "it is noticed")
         assert consumer.poll(0.1) is None

@@ -8,11 +8,11 @@ import contextlib
 import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from moldau.base.ids import Offset, TopicPartition
 from moldau.client.consumer.commits import OffsetAndMetadata
-from moldau.client.consumer.consumer import BATCH, FILL_S, Committable, Consumer
+from moldau.client.consumer.consumer import BATCH, FILL_S, ROWS, Committable, Consumer
 from moldau.client.consumer.engine import LEASE, ConsumerEngine
 from moldau.client.consumer.handover import AnyMessage
 from moldau.client.consumer.lanes import Order
@@ -35,6 +35,9 @@ from moldau.client.interceptors import ConsumerInterceptor
 from moldau.client.message import Message
 from moldau.client.serializers.port import DeserializerKind, K, V
 from moldau.client.settings import Properties
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LISTENER_S = 60.0  # longest wait of a rebalance for a coroutine of the listener
 
@@ -181,6 +184,18 @@ class AsyncConsumer(Generic[K, V]):
             self._bridge.loop = asyncio.get_running_loop()
         self._consumer._begin_run()
         await self._consumer._runs.run_async(handler)
+
+    async def arrow(
+        self, n: int = ROWS, wait: float = FILL_S, *, headers: bool = False
+    ) -> "AsyncIterator[pa.RecordBatch]":
+        """Messages as pyarrow RecordBatches; see `Consumer.arrow`. They are fetched and decoded in a thread."""
+        self._begin()
+        batches = self._consumer.arrow(n, wait, headers=headers)
+        try:
+            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+                yield batch
+        finally:
+            await asyncio.to_thread(batches.close)
 
     def _begin(self) -> ConsumerEngine:
         loop = asyncio.get_running_loop()

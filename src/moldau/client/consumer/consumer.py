@@ -5,7 +5,7 @@ import datetime
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
@@ -41,11 +41,15 @@ from moldau.client.serializers.port import DeserializerKind, K, V
 from moldau.client.settings import Properties
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from moldau.client.consumer.transactions import Transactions
 
 BATCH = 500
+ROWS = 10_000
 FILL_S = 0.1  # how long a batch waits for more messages
 
+Arrow: TypeAlias = "Generator[pa.RecordBatch, None, None]"
 Committable: TypeAlias = (
     Message[Any, Any] | Iterable[Message[Any, Any]] | Mapping[TopicPartition, OffsetAndMetadata | Offset]
 )
@@ -173,6 +177,18 @@ class Consumer(Generic[K, V]):
         """
         self._begin_run()
         self._runs.run(handler)
+
+    def arrow(self, n: int = ROWS, wait: float = FILL_S, *, headers: bool = False) -> "Arrow":
+        """Messages as pyarrow RecordBatches of up to `n` rows, until `wakeup`; `to_pandas()` makes a DataFrame of one.
+
+        The columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType,
+        and headers if wanted. Keys and values are bytes. Needs the extra `arrow`.
+        """
+        from moldau.client.consumer.arrow import ArrowReader
+
+        if n < 1:
+            raise InvalidUse("a batch has one row at least")
+        yield from ArrowReader(self._begin(), self._positions, headers=headers).batches(n, wait)
 
     def _begin(self) -> ConsumerEngine:
         if self._runs.needed:

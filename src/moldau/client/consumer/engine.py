@@ -17,6 +17,7 @@ from moldau.client.consumer.leases import Lease
 from moldau.client.consumer.options import PATIENCE, ConsumerOptions
 from moldau.client.consumer.partitions import named
 from moldau.client.consumer.poll_loop import CLOSE_S, PollLoop
+from moldau.client.consumer.progress import Handed, OffsetRange
 from moldau.client.consumer.rebalances import OffsetProvider, Rebalances, RevocationHook
 from moldau.client.consumer.subscriptions import start_offset, subscription_of, with_offsets
 from moldau.client.errors import ClientError, Closed, Fenced, InvalidUse
@@ -53,7 +54,7 @@ class ConsumerEngine:
         )
         subscription = subscription_of(options, self._rebalances)
         self.loop = PollLoop(options, self._handover, self._commits, self._rebalances, self._committable, subscription)
-        self._loop_has: Sequence[AnyMessage] = ()  # what a loop over messages or batches has in hand
+        self._loop_has: Sequence[Handed] = ()  # what a loop over messages or batches has in hand
         self._loop_lease: Lease[AnyMessage] | None = None
         self._taken_in = 0  # the epoch
         self._started = False
@@ -173,7 +174,7 @@ class ConsumerEngine:
         """Whether the loop may begin this message; to be asked when it has reached the limit of its lease."""
         return self._handover.goes_on(lease, at)
 
-    def hold(self, messages: Sequence[AnyMessage]) -> None:
+    def hold(self, messages: Sequence[Handed]) -> None:
         """These messages are what the loop has in hand."""
         self._loop_has = messages
 
@@ -188,11 +189,36 @@ class ConsumerEngine:
         self._loop_has, self._loop_lease = self._in_loop(), None
         self._handover.leave(message for message in self._loop_has if not message.is_done)
 
-    def _in_loop(self) -> Sequence[AnyMessage]:
+    def _in_loop(self) -> Sequence[Handed]:
         """What the loop has in hand; messages of its lease that are not begun are called back."""
         self._handover.end_lease()
         lease = self._loop_lease
         return self._loop_has if lease is None or not 0 <= lease.at < lease.end else (lease.messages[lease.at],)
+
+    # ── messages that somebody else fetches ─────────────────────────────────────────────────────────────────────────
+
+    def withhold(self) -> None:
+        """From now on librdkafka fetches nothing, and keeps the membership only."""
+        self.loop.call(self.loop.withhold)
+        self._handover.drop_all()
+
+    def release(self, positions: Mapping[TopicPartition, Offset]) -> None:
+        """Let librdkafka fetch again, from these positions on."""
+        self._handover.fetch_from(positions)
+        if not self._closed:
+            self.loop.post(self.loop.release)
+
+    def hand_out_range(self, partition: TopicPartition, first: Offset, end: Offset) -> OffsetRange | None:
+        """Messages from `first` to before `end`, in hand until they are done; None if they are not wanted any more."""
+        return self._handover.hand_out_range(partition, first, end)
+
+    def take_seeks(self) -> dict[TopicPartition, Offset]:
+        """Where to go on, of partitions that were sought in; the caller does."""
+        return self._handover.take_seeks()
+
+    def pause_for(self, seconds: float) -> bool:
+        """Wait for a while, or until something changed; False after `wakeup`."""
+        return self._handover.pause_for(seconds)
 
     # ── progress ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -205,7 +231,7 @@ class ConsumerEngine:
         """A message was processed; from any thread, in any order."""
         self._handover.done((message,))
 
-    def done_many(self, messages: Iterable[AnyMessage]) -> None:
+    def done_many(self, messages: Iterable[Handed]) -> None:
         self._handover.done(messages)
 
     def rewind(self, messages: Iterable[AnyMessage]) -> None:
@@ -217,7 +243,7 @@ class ConsumerEngine:
         """Messages of partitions that are being revoked will not be processed here; do not wait for them."""
         self._handover.give_back(messages)
 
-    def in_hand(self) -> list[AnyMessage]:
+    def in_hand(self) -> list[Handed]:
         """Messages that are handed out and not done."""
         return self._handover.in_hand()
 

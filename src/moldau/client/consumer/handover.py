@@ -8,13 +8,14 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moldau.base.ids import Offset, TopicPartition
 from moldau.client.consumer.buffers import Buffer, Run
 from moldau.client.consumer.leases import Lease
 from moldau.client.consumer.partitions import named
-from moldau.client.consumer.progress import Progress
+from moldau.client.consumer.progress import Handed, OffsetRange, Progress
 from moldau.client.errors import Closed, InvalidUse
 from moldau.client.message import Deserializers, Message
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message as KafkaMessage
 
 AnyMessage: TypeAlias = Message[Any, Any]
+NOWHERE: Mapping[TopicPartition, Offset] = MappingProxyType({})
 CHECK_S = 0.1  # between two looks at messages in hand
 
 
@@ -32,9 +34,9 @@ class Handover:
         self.changed = threading.Condition()
         self.buffer: Buffer[KafkaMessage] = Buffer(most_messages, most_bytes)
         self._deserializers = deserializers
-        self._progress: dict[TopicPartition, Progress[AnyMessage]] = {}
+        self._progress: dict[TopicPartition, Progress[Handed]] = {}
         self._seeks: dict[TopicPartition, Offset] = {}  # asked for, and not applied yet by the poll thread
-        self._sought: dict[TopicPartition, Offset] = {}  # the last of them
+        self._sought: dict[TopicPartition, Offset] = {}  # the last of them, or where the partition started
         self._listeners: list[Callable[[], None]] = []
         self._failure: BaseException | None = None
         self._problem: BaseException | None = None  # raised once
@@ -113,7 +115,7 @@ class Handover:
         with self.changed:
             self._call_back()
 
-    def done(self, messages: Iterable[AnyMessage]) -> None:
+    def done(self, messages: Iterable[Handed]) -> None:
         for message in messages:
             message.is_done = True
         if self.awaited:
@@ -123,7 +125,7 @@ class Handover:
         with self.changed:
             self.changed.notify_all()
 
-    def leave(self, messages: Iterable[AnyMessage]) -> None:
+    def leave(self, messages: Iterable[Handed]) -> None:
         """These messages are not done, and nobody works on them: a revocation need not wait for them."""
         with self.changed:
             for message in messages:
@@ -199,6 +201,53 @@ class Handover:
         with self.changed:
             return set(self._paused)
 
+    # ── messages that somebody else fetches ─────────────────────────────────────────────────────────────────────────
+
+    def hand_out_range(self, partition: TopicPartition, first: Offset, end: Offset) -> OffsetRange | None:
+        """Messages that did not come through the buffer; None if they must not be handed out any more."""
+        with self.changed:
+            progress = self._progress.get(partition)
+            if progress is None or partition in self._revoked or partition in self._seeks:
+                return None
+            handed = OffsetRange(partition, first, end)
+            progress.hand_out_range(handed, end)
+            return handed
+
+    def drop_all(self) -> None:
+        """Empty the buffer; what was in it is still to be handed out."""
+        with self.changed:
+            self._call_back()
+            for tp in self._progress:
+                self._fetch_again(tp, self.buffer.first(tp))
+            self.buffer.drop(self._progress.keys())
+
+    def take_seeks(self) -> dict[TopicPartition, Offset]:
+        """Seeks that the caller applies."""
+        with self.changed:
+            taken = {tp: offset for tp, offset in self._seeks.items() if tp not in self._paused}
+            for tp in taken:
+                del self._seeks[tp]
+            return taken
+
+    def fetch_from(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Let the poll thread go on at these offsets, unless others are sought."""
+        with self.changed:
+            self.buffer.drop(offsets.keys())
+            for tp, offset in offsets.items():
+                if tp in self._progress:
+                    self._seeks.setdefault(tp, offset)
+
+    def pause_for(self, seconds: float) -> bool:
+        """Wait until the time is over or something changed; False after `wakeup`. Raises as `take` does."""
+        with self.changed:
+            self._check()
+            if not self._woken and seconds > 0:
+                self.changed.wait(seconds)
+            woken, self._woken = self._woken, False
+            return not woken
+
+    # ── state ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
     def wakeup(self) -> None:
         """End the `take` that waits, or else the next one."""
         self._woken = True
@@ -232,7 +281,7 @@ class Handover:
             record = self.buffer.first(partition)
             return record.offset() if record is not None else self._sought.get(partition)
 
-    def in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> list[AnyMessage]:
+    def in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> list[Handed]:
         """Messages that are handed out and not done."""
         with self.changed:
             wanted = self._progress if partitions is None else partitions
@@ -267,9 +316,11 @@ class Handover:
         """Changes whenever the partition is assigned anew; None while it is not assigned."""
         return self._progress.get(partition)
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Iterable[TopicPartition], starts: Mapping[TopicPartition, Offset] = NOWHERE) -> None:
+        """Partitions, and where some of them start: at an offset, or at a logical one."""
         with self.changed:
             self._progress |= {tp: Progress() for tp in partitions}
+            self._sought.update(starts)
             self.changed.notify_all()
 
     def revoke(self, partitions: Collection[TopicPartition]) -> None:

@@ -81,7 +81,8 @@ class PollLoop:
         self._close_by = 0.0
         self._consumer: KafkaConsumer | None = None
         self._thread: threading.Thread | None = None
-        rebalances.paused = lambda partitions: partitions if self._throttled else ()
+        self._withheld = False  # whether somebody else fetches
+        rebalances.paused = lambda partitions: partitions if self._throttled or self._withheld else ()
         rebalances.meanwhile = self._serve_waiting
         rebalances.released = self._forget
 
@@ -240,6 +241,8 @@ class PollLoop:
     def _has_room(self, consumer: "KafkaConsumer", now: float) -> bool:
         """Whether to poll: always, but first the body gets a moment to make room."""
         buffer = self._handover.buffer
+        if self._withheld:
+            return True
         if self._throttled:
             if buffer.half_empty:
                 self._throttled = False
@@ -268,7 +271,7 @@ class PollLoop:
         from confluent_kafka import KafkaException
         from confluent_kafka import TopicPartition as KafkaPartition
 
-        if self._throttled:
+        if self._throttled or self._withheld:
             return
         partitions = partitions - self._handover.kept_back()
         consumer.resume(self._owned(partitions))
@@ -282,6 +285,15 @@ class PollLoop:
         """Inside of a rebalance, which waits for the body: the body may wait for a call or a commit."""
         self._run_calls(consumer)
         self._commits.flush(consumer, {}, COMMIT_S)
+
+    def withhold(self, consumer: "KafkaConsumer") -> None:
+        """Fetch nothing until `release`: somebody else does, and this keeps the membership."""
+        self._withheld, self._throttled = True, False
+        consumer.pause(for_librdkafka(self._handover.assignment()))
+
+    def release(self, consumer: "KafkaConsumer") -> None:
+        self._withheld = False
+        self._resume(consumer, self._handover.assignment() - self._handover.paused())
 
     def _run_calls(self, consumer: "KafkaConsumer") -> None:
         while self._calls:
@@ -308,7 +320,7 @@ class PollLoop:
         from confluent_kafka import TopicPartition as KafkaPartition
 
         for tp, offset in self._handover.due_seeks().items():
-            if self._throttled or tp in self._handover.kept_back():
+            if self._throttled or self._withheld or tp in self._handover.kept_back():
                 continue  # it can wait, and resuming must not undo it
             self._fetched.pop(tp, None)
             try:
@@ -343,7 +355,7 @@ class PollLoop:
         if error.name() in PASSING:
             if not self._unreachable:
                 self._unreachable = True
-                logger.warning("Brokers are not reachable: %s; goes on when they are back", error.str())
+                logger.warning("Brokers are not reachable (%s); goes on when they are back", client_error(error).name)
             return
         self._trouble(error)
 

@@ -7,7 +7,7 @@ from moldau.base.ids import Offset, TopicPartition
 from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.engine import ConsumerEngine
 from moldau.client.consumer.queries import Queries
-from moldau.client.consumer.subscriptions import BEGINNING, END
+from moldau.client.consumer.subscriptions import BEGINNING, END, TAIL
 from moldau.client.errors import InvalidUse
 
 MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -33,10 +33,15 @@ class Positions:
         for tp, kept in committed.items():
             known[tp] = None if kept is None else kept.offset
         at_start = END if self._engine.options.start == "latest" else BEGINNING
-        logical = {tp: at_start if offset is None else offset for tp, offset in known.items()}
-        ends = self.queries.ends([tp for tp, offset in logical.items() if offset == END])
-        beginnings = self.queries.beginnings([tp for tp, offset in logical.items() if offset == BEGINNING])
-        return logical | ends | beginnings
+        return self.resolve({tp: at_start if offset is None else offset for tp, offset in known.items()})
+
+    def resolve(self, offsets: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
+        """Offsets in place of logical ones: the beginning, the end, or so many before it."""
+        logical = [tp for tp, offset in offsets.items() if offset < 0]
+        beginnings = self.queries.beginnings([tp for tp in logical if offsets[tp] != END])
+        ends = self.queries.ends([tp for tp in logical if offsets[tp] != BEGINNING])
+        tails = {tp: max(ends[tp] - (TAIL - offsets[tp]), beginnings[tp]) for tp in logical if offsets[tp] <= TAIL}
+        return {**offsets, **beginnings, **ends, **tails}
 
     def lag(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """How many offsets are between the next message and the end of each partition."""

@@ -8,16 +8,31 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
-from moldau.base.ids import Offset
+from moldau.base.ids import Offset, TopicPartition
 
 
 class Handed(Protocol):
     """A message that was handed out. `is_done` may be set by any thread, once and for all."""
 
     @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
     def offset(self) -> Offset: ...
 
     is_done: bool
+
+
+class OffsetRange:
+    """Messages of a partition that were handed out, and are done, as one: from `offset` to before `end`."""
+
+    __slots__ = ("end", "is_done", "offset", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition, offset: Offset, end: Offset) -> None:
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.end = end
+        self.is_done = False
 
 
 H = TypeVar("H", bound=Handed)
@@ -44,6 +59,11 @@ class Progress(Generic[H]):
         self._first = first if self._first is None else min(first, self._first)
         self._handed.extend(messages)
         self.position = messages[-1].offset + 1
+
+    def hand_out_range(self, handed: H, end: Offset) -> None:
+        """What counts as one message, up to before `end`."""
+        self.hand_out([handed])
+        self.position = end
 
     def rewind(self, offset: Offset) -> None:
         """Forget what was handed out from this offset on; it will be handed out again."""

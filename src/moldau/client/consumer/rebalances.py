@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+UNKNOWN = (-1000, -1001)  # librdkafka's offsets for: the committed one, or by auto.offset.reset
 COMMIT_S = 10.0  # for the commit on revocation, with its retries
 
 Partitions: TypeAlias = Sequence[TopicPartition]
@@ -116,7 +117,8 @@ class Rebalances:
             consumer.incremental_assign(partitions)
         else:
             consumer.assign(partitions)
-        self._handover.assign(taken)
+        given = {tp: each.offset for tp, each in zip(taken, partitions, strict=True)}
+        self._handover.assign(taken, {tp: offset for tp, offset in given.items() if offset not in UNKNOWN})
         pause = taken if refused is not None else self.paused(taken)
         if pause:
             consumer.pause(for_librdkafka(pause))

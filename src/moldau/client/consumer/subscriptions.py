@@ -109,7 +109,7 @@ class OwnAssignment:
 
 BEGINNING = -2  # librdkafka's logical offsets
 END = -1
-STORED = -1001  # the committed offset, or else by auto.offset.reset
+STORED = -1001  # none: the committed offset, or else by auto.offset.reset
 TAIL = -2000  # and less: so many records before the end
 
 

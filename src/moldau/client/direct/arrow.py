@@ -156,6 +156,11 @@ def record_batch(columns: Columns, tp: TopicPartition, *, headers: bool = False)
     return pa.record_batch([*arrays, pa.array(rows, LIST)], schema=SCHEMA_WITH_HEADERS)
 
 
+def concatenate(batches: Sequence[Any]) -> Any:
+    """One RecordBatch of several with the same schema."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
 def _text(name: str) -> str:
     """Replace invalid UTF-8 in a header name, as Java does."""
     return name if name.isascii() else name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
