@@ -6,6 +6,7 @@ The poll thread wakes the event loop only while somebody waits for messages. Cal
 import asyncio
 import contextlib
 import datetime
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
@@ -38,6 +39,7 @@ from moldau.client.settings import Properties
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from moldau.client.consumer.aio_transactions import AsyncTransactions, Leaving
 
 LISTENER_S = 60.0  # longest wait of a rebalance for a coroutine of the listener
 
@@ -120,6 +122,8 @@ class AsyncConsumer(Generic[K, V]):
         self._consumer = consumer
         self._arrival: _Arrival | None = None
         self._body: asyncio.Task[Any] | None = None  # that takes messages
+        self._transactions: weakref.ref[AsyncTransactions[K, V]] | None = None
+        self._leaving: Leaving | None = None
 
     @property
     def engine(self) -> ConsumerEngine:
@@ -197,7 +201,34 @@ class AsyncConsumer(Generic[K, V]):
         finally:
             await asyncio.to_thread(batches.close)
 
+    def transactions(self, target: object, n: int = BATCH, wait: float = FILL_S) -> "AsyncTransactions[K, V]":
+        """Batches of up to `n` messages, each in a transaction with its offsets: exactly once, until `wakeup`.
+
+        `target` is an AsyncProducer with a transactional id, or an AsyncEngine, async_sessionmaker or AsyncSession of
+        SQLAlchemy. See `Consumer.transactions`.
+        """
+        from moldau.client.consumer.aio_transactions import Leaving, open_async_transactions
+
+        self._leaving = self._leaving or Leaving()
+        if self._transactions is not None and (old := self._transactions()) is not None:
+            old.leave()
+        queries = self._consumer._positions.queries
+        made: AsyncTransactions[K, V] = open_async_transactions(
+            self.engine, queries, target, self._take_for_transactions, n, wait, self._leaving
+        )
+        self._transactions = weakref.ref(made)
+        return made
+
+    async def _take_for_transactions(self, most: int, seconds: float | None) -> list[AnyMessage] | None:
+        self._attach()
+        self.engine.start()
+        return await self._take(most, seconds)
+
     def _begin(self) -> ConsumerEngine:
+        self._attach()
+        return self._consumer._begin()
+
+    def _attach(self) -> None:
         loop = asyncio.get_running_loop()
         if self._bridge is not None:
             self._bridge.loop = loop
@@ -206,7 +237,6 @@ class AsyncConsumer(Generic[K, V]):
                 self._arrival.end()
             self._arrival = _Arrival(self.engine, loop)
         self._body = asyncio.current_task()
-        return self._consumer._begin()
 
     async def _take(self, most: int, seconds: float | None) -> list[AnyMessage] | None:
         """As the engine's `take_in_time`, without blocking the event loop."""
@@ -291,6 +321,10 @@ class AsyncConsumer(Generic[K, V]):
 
     async def close(self, timeout: float = CLOSE_S) -> None:  # noqa: ASYNC109  # as Consumer has it
         """Commit what is done, and leave the group. The message in hand is not done."""
+        if self._transactions is not None and (opened := self._transactions()) is not None:
+            opened.leave()
+        if self._leaving is not None:
+            await self._leaving.wait()
         if not self._consumer._runs.close_later(timeout):
             await asyncio.to_thread(self._consumer.close, timeout)
 

@@ -6,7 +6,7 @@ database connection belongs to one thread. docs/decisions/0029-offsets-beside-th
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from moldau.base.ids import Offset, TopicPartition
@@ -14,7 +14,6 @@ from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.engine import ConsumerEngine
 from moldau.client.consumer.handover import AnyMessage
 from moldau.client.consumer.partitions import named
-from moldau.client.consumer.queries import Queries
 from moldau.client.consumer.rebalances import Partitions
 from moldau.client.consumer.subscriptions import BEGINNING, END
 from moldau.client.consumer.transaction_targets import Batch, Repeat
@@ -23,6 +22,8 @@ from moldau.client.offset_store.store import OffsetStore, OpenTransaction
 from moldau.client.offset_store.table import NO_OFFSET, Advance, Claim
 
 logger = logging.getLogger(__name__)
+
+CommittedOffsets = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, OffsetAndMetadata | None]]
 
 
 class DatabaseBatch(Batch[Any, Any]):
@@ -39,10 +40,10 @@ class DatabaseBatch(Batch[Any, Any]):
 class DatabaseTarget:
     """The partitions that this consumer has claimed, and the transactions on them."""
 
-    def __init__(self, engine: ConsumerEngine, store: OffsetStore, queries: Queries) -> None:
+    def __init__(self, engine: ConsumerEngine, store: OffsetStore, committed: CommittedOffsets) -> None:
         self._engine = engine
         self._store = store
-        self._queries = queries
+        self._committed_in_kafka = committed
         self._prepared = False
         self._lock = threading.Lock()
         self._claims: dict[TopicPartition, Claim] = {}
@@ -125,7 +126,7 @@ class DatabaseTarget:
 
     def _starts_without_row(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
         """The database decides: offsets that the group has committed in Kafka do not count."""
-        committed = self._queries.committed(partitions)
+        committed = self._committed_in_kafka(partitions)
         left_out = [tp for tp, offset in committed.items() if offset is not None]
         start = self._engine.options.start
         if not left_out or start == "error":

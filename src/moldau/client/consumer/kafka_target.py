@@ -26,7 +26,7 @@ from moldau.client.errors import (
     RecordTooLarge,
     TimedOut,
 )
-from moldau.client.producer.producer import Producer
+from moldau.client.producer.transactions import Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +54,12 @@ class KafkaBatch(Batch[Any, Any]):
 class KafkaTarget:
     """The producer's transactions, each with the offsets of a batch."""
 
-    def __init__(self, engine: ConsumerEngine, producer: Producer[Any, Any]) -> None:
+    def __init__(self, engine: ConsumerEngine, transaction: Transaction) -> None:
         if engine.options.configuration.get("isolation.level") == "read_uncommitted":
             problem = "would start at offsets that an open transaction is about to replace"
             raise InvalidUse(f"a consumer with isolation.level=read_uncommitted {problem}; leave that setting out")
         self._engine = engine
-        self._transaction = producer.transaction()
+        self._transaction = transaction
         self._sent: dict[TopicPartition, Offset] = {}
         self._generations = Generations(engine)
         self._left_open = False

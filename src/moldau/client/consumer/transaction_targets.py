@@ -1,16 +1,13 @@
 """The port of transactions: what a batch is, and what `Transactions` asks of Kafka or of a database."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import Any, Protocol, overload
 
 from moldau.client.consumer.handover import AnyMessage
 from moldau.client.errors import InvalidUse
 from moldau.client.message import Message
 from moldau.client.offset_store.store import OpenTransaction
 from moldau.client.serializers.port import K, V
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 
 class Batch(Sequence[Message[K, V]]):
@@ -26,8 +23,8 @@ class Batch(Sequence[Message[K, V]]):
         return self._of_database().connection
 
     @property
-    def session(self) -> "Session":
-        """The SQLAlchemy session with the open transaction."""
+    def session(self) -> Any:
+        """SQLAlchemy's Session, or AsyncSession, with the open transaction."""
         return self._of_database().session
 
     def _of_database(self) -> OpenTransaction:

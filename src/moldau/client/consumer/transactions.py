@@ -6,6 +6,7 @@ This is the loop, whatever the transaction is; `kafka_target` and `database_targ
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, Generic
 
 from moldau.client.consumer.database_target import DatabaseTarget
@@ -34,41 +35,38 @@ class Transactions(Generic[K, V]):
 
     def __init__(self, engine: ConsumerEngine, target: Target, n: int, wait: float) -> None:
         self._engine = engine
-        self._target = target
+        self._steps = Steps(engine, target)
         self._n = n
         self._wait = wait
-        self._open: Batch[K, V] | None = None
-        self._repeats = Repeats()
         self._woken = False  # while a batch was being filled
-        self._closed = False
         self._thread: int | None = None  # that iterates
 
     def __iter__(self) -> "Transactions[K, V]":
-        self._abandon()  # a loop that begins again has left its batch
+        self._steps.abandon()  # a loop that begins again has left its batch
         return self
 
     def __next__(self) -> Batch[K, V]:
-        if self._closed:
+        if self._steps.closed:
             raise StopIteration
         self._thread = threading.get_ident()
-        self._finish()
         self._engine.start()
+        if pause_s := self._steps.finish():
+            time.sleep(pause_s)
         while True:
-            try:
-                batch = self._take()
-            except Repeat as repeat:
-                self._repeats.pause(repeat)
-                continue
-            if batch is not None:
-                self._open = batch
-                return batch
+            pause_s = self._steps.prepare()
+            if not pause_s:
+                messages = self._take()
+                if not messages:
+                    raise StopIteration
+                batch, pause_s = self._steps.begin(messages)
+                if batch is not None:
+                    return batch
+            time.sleep(pause_s)
 
     def close(self) -> None:
         """Abort the batch that is open, and end the iteration. Another thread's batch is left to that thread."""
-        if not self._closed and self._thread in (None, threading.get_ident()):
-            self._closed = True
-            self._abandon()
-            self._target.close()
+        if self._thread in (None, threading.get_ident()):
+            self._steps.close()
 
     def __del__(self) -> None:
         try:
@@ -76,19 +74,7 @@ class Transactions(Generic[K, V]):
         except Exception as error:  # noqa: BLE001  # there is nobody to raise it to
             logger.warning("A batch was not aborted when its loop was left: %s", error)
 
-    def _take(self) -> Batch[K, V] | None:
-        """The next batch; None if its messages have to be taken again. Ends the iteration after `wakeup`."""
-        self._target.prepare()
-        messages = self._take_messages()
-        if not messages:
-            raise StopIteration
-        try:
-            return self._target.begin(messages)
-        except BaseException:
-            self._engine.rewind(messages)
-            raise
-
-    def _take_messages(self) -> list[AnyMessage]:
+    def _take(self) -> list[AnyMessage]:
         """Up to `n` messages, or as many as come within `wait` seconds after the first; none after `wakeup`."""
         if self._woken:
             self._woken = False
@@ -106,23 +92,59 @@ class Transactions(Generic[K, V]):
         self._woken = bool(found) and more == []
         return found
 
-    def _finish(self) -> None:
+
+class Steps:
+    """The loop's steps around its messages, for threads and for coroutines.
+
+    A batch that was rolled back for a reason that may pass is rewound, and the step says how long to pause.
+    """
+
+    def __init__(self, engine: ConsumerEngine, target: Target) -> None:
+        self._engine = engine
+        self._target = target
+        self._open: Batch[Any, Any] | None = None
+        self._repeats = Repeats()
+        self.closed = False
+
+    def finish(self) -> float:
+        """Commit the batch that is open. Returns a pause, or 0."""
         batch, self._open = self._open, None
         if batch is None:
-            return
+            return 0
         try:
             self._target.commit(batch)
         except Repeat as repeat:
             self._engine.rewind(batch)
-            self._repeats.pause(repeat)
+            return self._repeats.pause(repeat)
         except BaseException:
             self._engine.rewind(batch)
             raise
-        else:
-            self._engine.done_many(batch)
-            self._repeats = Repeats()
+        self._engine.done_many(batch)
+        self._repeats = Repeats()
+        return 0
 
-    def _abandon(self) -> None:
+    def prepare(self) -> float:
+        """Before messages are taken. Returns 0, or a pause after which this has to be done again."""
+        try:
+            self._target.prepare()
+        except Repeat as repeat:
+            return self._repeats.pause(repeat, "Partitions were not prepared, which is tried again")
+        return 0
+
+    def begin(self, messages: Sequence[AnyMessage]) -> tuple[Batch[Any, Any] | None, float]:
+        """The batch of these messages; None and a pause if they have to be taken again."""
+        try:
+            self._open = self._target.begin(messages)
+        except Repeat as repeat:
+            self._engine.rewind(messages)
+            return None, self._repeats.pause(repeat)
+        except BaseException:
+            self._engine.rewind(messages)
+            raise
+        return self._open, 0
+
+    def abandon(self) -> None:
+        """Abort the batch that is open, if there is one."""
         batch, self._open = self._open, None
         if batch is not None:
             try:
@@ -130,11 +152,28 @@ class Transactions(Generic[K, V]):
             finally:
                 self._engine.rewind(batch)
 
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.abandon()
+            self._target.close()
+
 
 def open_transactions(
     engine: ConsumerEngine, queries: Queries, target: object, n: int, wait: float
 ) -> Transactions[Any, Any]:
     """The loop for what the user passed to `Consumer.transactions`."""
+    group = check(engine, n)
+    made: Target
+    if isinstance(target, Producer):
+        made = KafkaTarget(engine, target.transaction())
+    else:
+        made = DatabaseTarget(engine, open_store(target, group), queries.committed)
+    return Transactions(engine, made, n, wait)
+
+
+def check(engine: ConsumerEngine, n: int) -> str:
+    """Check that the consumer fits. From now on it commits nothing by itself. Returns its group."""
     group = engine.options.group
     if group is None:
         raise InvalidUse("transactions() needs a consumer with a group: offsets are stored for a group")
@@ -142,13 +181,8 @@ def open_transactions(
         raise InvalidUse('delivery="at-most-once" commits before messages are handed out; leave it out')
     if n < 1:
         raise InvalidUse("a batch has one message at least")
-    made: Target
-    if isinstance(target, Producer):
-        made = KafkaTarget(engine, target)
-    else:
-        made = DatabaseTarget(engine, open_store(target, group), queries)
     engine.auto_commit = False
-    return Transactions(engine, made, n, wait)
+    return group
 
 
 class Repeats:
@@ -158,13 +192,13 @@ class Repeats:
         self._next_s = FIRST_PAUSE_S
         self._until: float | None = None
 
-    def pause(self, repeat: Repeat) -> None:
-        """Wait a moment; raise the reason if there were errors for too long."""
+    def pause(self, repeat: Repeat, what: str = "A batch was rolled back, and comes again") -> float:
+        """How long to wait, in seconds; raises the reason if there were errors for too long."""
         now = time.monotonic()
         if repeat.bounded:
             self._until = self._until or now + REPEATING_S
             if now >= self._until:
                 raise repeat.reason
-        logger.warning("A batch was rolled back, and comes again: %s", repeat.reason)
-        time.sleep(self._next_s)
-        self._next_s = min(self._next_s * 2, LONGEST_PAUSE_S)
+        logger.warning("%s: %s", what, repeat.reason)
+        pause_s, self._next_s = self._next_s, min(self._next_s * 2, LONGEST_PAUSE_S)
+        return pause_s

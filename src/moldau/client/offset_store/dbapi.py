@@ -123,11 +123,11 @@ class DbApiStore:
         self._table = OffsetTable(dialect, group, owner)
         self._connect = connect
         self._connection: DbApiConnection | None = connection
-        if self._control.is_open(connection):
-            raise InvalidUse("the connection has an open transaction: commit or roll back before transactions()")
 
     def prepare(self) -> None:
         connection = self._connected()
+        if self._control.is_open(connection):
+            raise InvalidUse("the connection has an open transaction: commit or roll back before the loop")
         if not self._exists(connection):
             self._create(connection)
         self._control.begin_writing(connection)

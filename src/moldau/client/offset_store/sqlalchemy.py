@@ -1,9 +1,10 @@
-"""Offsets through SQLAlchemy 2: an Engine, a sessionmaker, or one Session. The only file that imports SQLAlchemy."""
+"""Offsets through SQLAlchemy 2: an Engine, a sessionmaker, or one Session. Coroutines: `sqlalchemy_async`."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Engine, TextClause, exc, text
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session, sessionmaker
@@ -106,10 +107,8 @@ class SqlAlchemyStore:
     def __init__(self, make: Callable[[], Session], given: Session | None, group: str, owner: str) -> None:
         self._make = make
         self._given = given
-        if given is not None and given.in_transaction():
-            raise InvalidUse("the Session has an open transaction: commit or roll back before transactions()")
         with self._session() as session:
-            self._table = table_of(session, group, owner)
+            self.table = table_of(session, group, owner)
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
@@ -124,15 +123,17 @@ class SqlAlchemyStore:
             session.close()
 
     def prepare(self) -> None:
+        if self._given is not None and self._given.in_transaction():
+            raise InvalidUse("the Session has an open transaction: commit or roll back before the loop")
         with self._session() as session:
-            prepare(session, self._table)
+            prepare(session, self.table)
 
     def claim(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Claim]:
         with self._session() as session:
-            return claim(session, self._table, partitions)
+            return claim(session, self.table, partitions)
 
     def begin(self) -> "SessionBatch":
-        return SessionBatch(self, self._make(), self._table)
+        return SessionBatch(self, self._make())
 
     def may_pass(self, error: Exception) -> bool:
         return may_pass(error)
@@ -144,26 +145,29 @@ class SqlAlchemyStore:
 class SessionBatch:
     """A batch's transaction: a session that has begun. It takes a connection with its first statement."""
 
-    def __init__(self, store: SqlAlchemyStore, session: Session, table: OffsetTable) -> None:
+    def __init__(self, store: SqlAlchemyStore, session: Session) -> None:
         self._store = store
-        self._table = table
-        self.session = session
+        self._session = session
         self._begun = session.begin()
 
     @property
-    def connection(self) -> Connection:
-        return self.session.connection()
+    def session(self) -> Any:
+        return self._session
+
+    @property
+    def connection(self) -> Any:
+        return self._session.connection()
 
     def advance(self, advances: Iterable[Advance]) -> list[TopicPartition]:
-        return advance(self.session, self._table, self._begun, advances)
+        return advance(self._session, self._store.table, self._begun, advances)
 
     def commit(self) -> None:
-        self.session.commit()
-        self._store.release(self.session)
+        self._session.commit()
+        self._store.release(self._session)
 
     def rollback(self) -> None:
         try:
-            self.session.rollback()
+            self._session.rollback()
         except exc.DBAPIError as error:
             logger.warning("Rollback failed, the connection may be lost: %s", error)
-        self._store.release(self.session)
+        self._store.release(self._session)

@@ -13,7 +13,7 @@ from moldau.client.offset_store.dbapi import DbApiStore, is_connection
 from moldau.client.offset_store.table import Advance, Claim
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
+    from moldau.client.offset_store.sqlalchemy_async import AsyncSqlAlchemyStore
 
 ACCEPTED = "an SQLAlchemy Engine, sessionmaker or Session, a DB-API connection, or a function that returns one"
 
@@ -25,7 +25,7 @@ class OpenTransaction(Protocol):
     def connection(self) -> Any: ...
 
     @property
-    def session(self) -> "Session": ...
+    def session(self) -> Any: ...
 
     def advance(self, advances: Iterable[Advance]) -> list[TopicPartition]:
         """The last statements before the commit. Returns the partitions that another owner has claimed."""
@@ -72,6 +72,15 @@ def open_store(target: object, group: str) -> OffsetStore:
     if callable(target) and is_connection(made := target()):
         return DbApiStore(made, target, group, owner)
     raise InvalidUse(f"transactions() takes a transactional Producer, {ACCEPTED}; not {type(target).__name__}")
+
+
+def open_async_store(target: object, group: str) -> "AsyncSqlAlchemyStore | None":
+    """The store for what the user passed to `AsyncConsumer.transactions`; None if that is no database."""
+    if "sqlalchemy.ext.asyncio" not in sys.modules:
+        return None
+    from moldau.client.offset_store.sqlalchemy_async import async_sqlalchemy_store
+
+    return async_sqlalchemy_store(target, group, new_owner())
 
 
 def new_owner() -> str:

@@ -13,7 +13,7 @@ from moldau.client.errors import BufferFull, ClientError, Closed, DeliveryFailed
 from moldau.client.producer.base import FOREVER, SERVE_EVERY, K, ProducerBase, V
 from moldau.client.producer.delivery import AsyncDelivery, AsyncDeliveryBatch
 from moldau.client.producer.records import Arguments, GivenHeaders, Timestamp, listed
-from moldau.client.producer.transactions import TransactionCalls
+from moldau.client.producer.transactions import Transaction, TransactionCalls
 
 if TYPE_CHECKING:
     from typing import Self
@@ -215,6 +215,10 @@ class AsyncTransaction:
 
     def __init__(self, calls: TransactionCalls) -> None:
         self._calls = calls
+
+    def for_threads(self) -> Transaction:
+        """The same transaction, for a thread."""
+        return Transaction(self._calls)
 
     async def initialize(self) -> None:
         """End what an earlier producer of this transactional id has left open; the first `begin` does it too."""

@@ -308,12 +308,12 @@ def test_an_open_transaction_is_refused(database: Database, group: str, output: 
     with closing(database.connect()) as connection:
         connection.cursor().execute(f"INSERT INTO {output} VALUES (1)")
         with pytest.raises(InvalidUse, match="has an open transaction"):
-            open_store(connection, group)
+            open_store(connection, group).prepare()
         connection.rollback()
     with Session(create_engine(database.url, poolclass=NullPool)) as session:
         session.execute(text("SELECT 1"))
         with pytest.raises(InvalidUse, match="has an open transaction"):
-            open_store(session, group)
+            open_store(session, group).prepare()
 
 
 OTHER_CONNECTIONS = {
