@@ -90,7 +90,8 @@ spark: setup
 
 soak: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/properties/test_power_cuts.py tests/clients/test_kills.py \
-	  tests/clients/test_hostile.py tests/clients/test_logins.py tests/cluster/test_rolling_switch.py -n 2 --timeout 3600
+	  tests/clients/test_client_retries.py tests/clients/test_hostile.py tests/clients/test_logins.py \
+	  tests/cluster/test_rolling_switch.py -n 2 --timeout 3600
 
 docs: setup
 	@$(BIN)/python -m moldau.broker.settings > docs/settings.md
