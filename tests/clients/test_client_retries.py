@@ -167,6 +167,14 @@ def test_a_run_whose_topics_are_missing_does_not_begin(start_broker: StartBroker
     assert "retry names the topic orders.dead" in "".join(missing.value.__notes__)
 
 
+def test_a_run_waits_for_brokers_that_are_away() -> None:
+    """Until it is stopped; it cannot know yet whether its topics are there."""
+    consumer = Consumer("127.0.0.1:1", "orders", group="g", retry=Retry(dead="orders.dead"))
+    with running(consumer, lambda message: None) as run:
+        run.thread.join(2)
+        assert run.thread.is_alive()
+
+
 def test_retries_that_nobody_committed_are_read_wherever_others_start(
     broker: AnyBroker, create_topic: CreateTopic
 ) -> None:

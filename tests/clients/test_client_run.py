@@ -272,6 +272,8 @@ def test_a_consumer_has_one_run_at_a_time(broker: AnyBroker, create_topic: Creat
         eventually(lambda: consumer.assignment(), "it runs")
         with pytest.raises(InvalidUse, match="active already"):
             consumer.run(lambda message: None)
+        with pytest.raises(InvalidUse, match="run is active"):
+            consumer.poll(0)
 
 
 def test_a_coroutine_function_is_no_handler_here(broker: AnyBroker, create_topic: CreateTopic) -> None:

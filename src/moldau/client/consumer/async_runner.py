@@ -29,7 +29,8 @@ class AsyncRunner:
     """One `run` of a consumer, in tasks."""
 
     def __init__(self, engine: ConsumerEngine, handler: AsyncHandler, options: RunOptions, letters: Letters) -> None:
-        options.check(engine.options)
+        if not callable(handler):
+            raise InvalidUse(f"{handler!r} is no handler: give a coroutine function of a message")
         self._engine = engine
         self._handler = handler
         self._concurrency = options.concurrency
@@ -54,9 +55,9 @@ class AsyncRunner:
                 async with asyncio.TaskGroup() as workers:
                     self._tasks = {workers.create_task(self._work()) for _ in range(self._concurrency)}
             finally:
-                self._dispatcher.finish()
                 end()
         finally:
+            self.stop()  # it may have been cancelled before it began
             await asyncio.to_thread(self._letters.close)
             self._over.set()
         if self._dispatcher.failure is not None:

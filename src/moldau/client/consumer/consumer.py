@@ -191,6 +191,8 @@ class Consumer(Generic[K, V]):
         yield from ArrowReader(self._begin(), self._positions, headers=headers).batches(n, wait)
 
     def _begin(self) -> ConsumerEngine:
+        if self._runs.active:
+            raise InvalidUse("run is active: it gets all messages of this consumer")
         if self._runs.needed:
             raise InvalidUse("retry needs a handler that can be called again: consumer.run(handler)")
         self._check_delivery()

@@ -66,12 +66,13 @@ class Dispatcher:
         self.failure: BaseException | None = None
 
     def start(self) -> Callable[[], None]:
-        """Listen to the engine. Returns what ends that."""
+        """Listen to the engine. Returns what ends that, to be called when workers have ended."""
         removers = (self._engine.add_listener(self._arrive), self._engine.on_revocation(self._revoke))
 
         def end() -> None:
             for remove in removers:
                 remove()
+            self._finish()
 
         return end
 
@@ -92,7 +93,7 @@ class Dispatcher:
                     self._taking, self._arrived = True, False
                 passed_over = frozenset(self._crowded)
             if stuck:
-                self._engine.park(stuck)
+                self._park(stuck)
             if take:
                 self._take(passed_over)
             elif not stuck:
@@ -143,17 +144,6 @@ class Dispatcher:
         self.stopping = True
         self._wake_all()
 
-    def finish(self) -> None:
-        """After the last worker has ended: what was not processed is handed out again."""
-        with self._lock:
-            left = [*self._lanes.withdraw(), *self._not_done]
-            self._not_done.clear()
-            parked = set(self._parked)
-            self._parked.clear()
-        if left and not self._drain:
-            self._engine.rewind(left)
-        self._engine.unpark(parked)
-
     # ── the poll thread ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _arrive(self) -> None:
@@ -181,6 +171,17 @@ class Dispatcher:
             logger.info("Gave back %d messages of revoked partitions that had not begun", len(removed))
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _finish(self) -> None:
+        """At the end of the run: what was not processed is handed out again."""
+        with self._lock:
+            left = [*self._lanes.withdraw(), *self._not_done]
+            self._not_done.clear()
+            parked = set(self._parked)
+            self._parked.clear()
+        if left and not self._drain:
+            self._engine.rewind(left)
+        self._engine.unpark(parked)
 
     def _take(self, passed_over: frozenset[TopicPartition]) -> None:
         """Move messages from the engine to lanes; one worker at a time, so that they stay in order."""
@@ -233,6 +234,13 @@ class Dispatcher:
             self._engine.unpark({tp})
         if roomy:
             self._wake(1)
+
+    def _park(self, stuck: set[TopicPartition]) -> None:
+        self._engine.park(stuck)
+        with self._lock:
+            moved = stuck - self._parked  # meanwhile
+        if moved:
+            self._engine.unpark(moved)
 
     def _look_at_crowded(self, now: float) -> tuple[set[TopicPartition], float | None]:
         """Partitions that are passed over and make no progress; and how long until there may be more to do."""

@@ -17,7 +17,7 @@ from moldau.client.message import Message
 AnyMessage: TypeAlias = Message[Any, Any]
 Order: TypeAlias = Literal["partition", "key"]
 
-OVERHEAD_BYTES = 500  # of a message, beside its key and value
+OVERHEAD_BYTES = 500  # of a message, beside its value
 
 
 class Job:

@@ -42,15 +42,18 @@ class Letters:
         properties = {name: value for name, value in shared.items() if name not in CALLBACKS}
         bootstrap = str(properties.pop(BOOTSTRAP_PROPERTY))
         properties["message.max.bytes"] = MESSAGE_BYTES
-        self._producer = Producer(bootstrap, linger=0, max_block=ASK_S, properties=properties)
-        missing_by = time.monotonic() + MISSING_S
+        self._producer = producer = Producer(bootstrap, linger=0, max_block=ASK_S, properties=properties)
         for topic in self._topics:
+            missing_since: float | None = None
             while not stopped():
                 try:
-                    self._producer.partitions(topic)
+                    producer.partitions(topic)
                     break
                 except KafkaFailure as failure:
-                    missing = isinstance(failure, UnknownTopicOrPartition) and time.monotonic() > missing_by
+                    now = time.monotonic()
+                    if isinstance(failure, UnknownTopicOrPartition):
+                        missing_since = missing_since or now
+                    missing = missing_since is not None and now - missing_since >= MISSING_S
                     if missing or not failure.retriable:
                         failure.add_note(f"retry names the topic {topic}: create it, and let this principal write")
                         raise

@@ -100,7 +100,8 @@ class Runner:
     """One `run` of a consumer, in threads."""
 
     def __init__(self, engine: ConsumerEngine, handler: Handler, options: RunOptions, letters: Letters) -> None:
-        options.check(engine.options)
+        if not callable(handler):
+            raise InvalidUse(f"{handler!r} is no handler: give a function of a message")
         self._engine = engine
         self._handler = handler
         self._concurrency = options.concurrency
@@ -124,10 +125,10 @@ class Runner:
                         self._work()
                     else:
                         self._work_in_threads()
-                    self._dispatcher.finish()
                     if self._dispatcher.failure is not None:
                         raise self._dispatcher.failure
             finally:
+                self.stop()
                 end()
         finally:
             self._letters.close()

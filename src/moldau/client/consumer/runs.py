@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
@@ -14,6 +15,8 @@ from moldau.client.consumer.rebalances import Partitions
 from moldau.client.consumer.runner import Handler, Runner, RunOptions
 from moldau.client.consumer.subscriptions import BEGINNING
 from moldau.client.errors import InvalidUse
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R", Runner, AsyncRunner)
 
@@ -77,7 +80,8 @@ class Runs:
         current = self._current
         if current is not None:
             current.stop()
-            current.join(timeout)
+            if not current.join(timeout):
+                logger.warning("Handlers still run after %.0f s; their messages are not done", timeout)
 
     # ── inside ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
