@@ -45,12 +45,13 @@ class Listeners:
         `settle` sets `_known` and then looks for listeners, both without the mutex; so this looks for `_known` twice.
         """
         with self.mutex:
-            if outcome._known is None and isinstance(outcome._listeners, list):
-                outcome._listeners.append(listener)
-            elif outcome._known is None:
-                outcome._listeners = [listener]
-            listeners = [] if outcome._known is None else self._take(outcome) or [listener]
-            if listeners:
+            late = outcome._known is not None
+            if not late:
+                others = outcome._listeners if isinstance(outcome._listeners, list) else []
+                outcome._listeners = [*others, listener]
+            listeners = [] if outcome._known is None else self._take(outcome)
+            if late:
+                listeners.append(listener)
                 self._look_at(outcome)
         self._tell(outcome, listeners)
 
