@@ -154,7 +154,7 @@ class AclIndex:
             self._entries.pop(pattern, None)
 
     def find(self, wanted: AclFilter) -> Iterator[AclBinding]:
-        return wanted.find(self._entries, self.entries)
+        return wanted.find(self._entries.items())
 
     def entries(self, pattern: ResourcePattern) -> tuple[AclEntry, ...]:
         return self._entries.get(pattern, ())

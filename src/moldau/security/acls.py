@@ -4,7 +4,7 @@ The texts are the documents of ACLs as Kafka kept them on ZooKeeper: one for eac
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from functools import cache
 from typing import Final, NamedTuple, Self
@@ -160,13 +160,11 @@ class AclFilter(NamedTuple):
     def matches(self, binding: AclBinding) -> bool:
         return self.matches_pattern(binding.pattern) and self.matches_entry(binding.entry)
 
-    def find(
-        self, patterns: Iterable[ResourcePattern], entries: Callable[[ResourcePattern], Iterable[AclEntry]]
-    ) -> Iterator[AclBinding]:
-        """The ACLs that match, of these patterns. `entries` is called for the patterns that do."""
-        for pattern in patterns:
+    def find(self, acls: Iterable[tuple[ResourcePattern, Iterable[AclEntry]]]) -> Iterator[AclBinding]:
+        """The ACLs that match, of these patterns with their entries."""
+        for pattern, entries in acls:
             if self.matches_pattern(pattern):
-                yield from (AclBinding(pattern, entry) for entry in entries(pattern) if self.matches_entry(entry))
+                yield from (AclBinding(pattern, entry) for entry in entries if self.matches_entry(entry))
 
     def matches_pattern(self, of: ResourcePattern) -> bool:
         if self.resource not in (ResourceType.ANY, of.resource):

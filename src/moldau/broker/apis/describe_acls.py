@@ -3,6 +3,7 @@
 from moldau.base.errors import WireError
 from moldau.broker.call import Call
 from moldau.broker.context import ControlContext
+from moldau.broker.security.acl_documents import found
 from moldau.broker.security.acl_requests import DISABLED, read_filter
 from moldau.security.acls import AclEntry, ResourcePattern
 from moldau.wire.messages.describe_acls import (
@@ -20,7 +21,7 @@ def describe_acls(ctx: ControlContext, request: DescribeAclsRequest, call: Call)
     if isinstance(wanted, str):
         return DescribeAclsResponse(error_code=WireError.INVALID_REQUEST, error_message=wanted)
     acls: dict[ResourcePattern, list[AclEntry]] = {}
-    for pattern, entry in ctx.authorizer.find(wanted):
+    for pattern, entry in found(ctx.image.documents, wanted):
         acls.setdefault(pattern, []).append(entry)
     return DescribeAclsResponse(resources=tuple(_resource(pattern, entries) for pattern, entries in acls.items()))
 

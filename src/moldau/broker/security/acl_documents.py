@@ -1,6 +1,7 @@
 """ACLs in the metadata: the documents of resource patterns, and the changes that create and delete ACLs."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -22,6 +23,7 @@ from moldau.security.acls import (
 )
 
 ROOTS: Final = {PatternType.LITERAL: "/kafka-acl/", PatternType.PREFIXED: "/kafka-acl-extended/prefixed/"}
+REMEMBERED: Final = 20_000  # documents that need not be read again to find ACLs among them
 DENY_ALL: Final = (AclEntry(ANYONE, WILDCARD, Operation.ALL, Permission.DENY),)
 
 
@@ -30,6 +32,7 @@ def path_of(pattern: ResourcePattern) -> str:
     return f"{ROOTS[pattern.pattern]}{pattern.resource.title}/{name}"
 
 
+@lru_cache(REMEMBERED)
 def pattern_of(path: str) -> ResourcePattern | None:
     """The resource pattern that a document is about; None for a document of something else."""
     for kind, root in ROOTS.items():
@@ -42,6 +45,7 @@ def pattern_of(path: str) -> ResourcePattern | None:
     return None
 
 
+@lru_cache(REMEMBERED)
 def entries_of(text: str | None) -> tuple[AclEntry, ...]:
     """The ACLs of a document. One that cannot be read denies everything: it may have denied something before."""
     if text is None:
@@ -53,8 +57,9 @@ def entries_of(text: str | None) -> tuple[AclEntry, ...]:
 
 
 def found(documents: Documents, wanted: AclFilter) -> Iterator[AclBinding]:
-    patterns = (pattern for pattern in map(pattern_of, documents) if pattern is not None)
-    return wanted.find(patterns, lambda pattern: entries_of(documents.get(path_of(pattern))))
+    """The ACLs that match."""
+    patterns = ((pattern_of(path), text) for path, text in documents.items())
+    return wanted.find((pattern, entries_of(text)) for pattern, text in patterns if pattern is not None)
 
 
 def created(documents: Documents, bindings: Iterable[AclBinding]) -> DocumentsChanged | None:

@@ -4,7 +4,7 @@ What Produce and Fetch ask is remembered in the session until the ACLs change, s
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -17,8 +17,6 @@ from moldau.security.acl_index import AclIndex
 from moldau.security.acls import (
     CLUSTER_NAME,
     SUPPORTED,
-    AclBinding,
-    AclFilter,
     Operation,
     ResourceType,
     bit_field,
@@ -45,11 +43,6 @@ class Authorizer:
         self.image = image
         self._documents: Documents = {}
         self._fold(image().documents)  # at the start, so that no request waits for it
-
-    def find(self, wanted: AclFilter) -> Iterator[AclBinding]:
-        """The ACLs of the image that match."""
-        self._follow()
-        return self.index.find(wanted)
 
     def rights(self, session: Session) -> "Rights":
         """The rights of a session, by the newest ACLs."""
