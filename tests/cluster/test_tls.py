@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from moldau.testing import Broker
 from moldau.testing.zookeeper import EnsembleMissing, ZooKeeper
@@ -117,6 +117,29 @@ def test_a_broker_with_the_certificate_of_another_host_is_not_talked_to(files: F
         AdminClient(client([good], files)).create_topics([NewTopic("t", 2, 2)])
         words = "certificate is not accepted: IP address mismatch, certificate is not valid for '127.0.0.1'"
         eventually(lambda: words in good.log_text() + wrong.log_text(), "the log says why", good.log_text)
+
+
+def test_a_certificate_that_a_broker_cannot_use_is_refused_by_every_broker(files: Files, zookeeper: ZooKeeper) -> None:
+    """The controller cannot read the files of the others: each broker looks before it forwards the request."""
+    connect = f"{zookeeper.secure_connect}/refused"
+    with Broker(**files.settings(1, connect)) as first, Broker(**files.settings(2, connect)) as second:
+        admin = AdminClient(client([first, second], files))
+
+        def alter(broker: str, keystore: Path) -> None:
+            entry = ConfigEntry(
+                "listener.name.ssl.ssl.keystore.location",
+                str(keystore),
+                incremental_operation=AlterConfigOpType.SET,
+            )
+            resource = ConfigResource(ConfigResource.Type.BROKER, broker, incremental_configs=[entry])
+            admin.incremental_alter_configs([resource])[resource].result(SECONDS)
+
+        other = write_private(files.folder / "same.pem", files.broker.read_bytes())
+        for broker in ("1", "2"):
+            for wrong in (files.folder / "none.pem", files.elsewhere):
+                with pytest.raises(KafkaException, match=r"INVALID_CONFIG.*Listener SSL cannot use these settings"):
+                    alter(broker, wrong)
+            alter(broker, other)
 
 
 def test_zookeeper_without_tls_is_told_in_a_line(files: Files, zookeeper: ZooKeeper) -> None:

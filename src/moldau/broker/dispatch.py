@@ -76,6 +76,12 @@ class HotHandler(Protocol):
     def __call__(self, ctx: DataContext, frame: memoryview, at: int, call: Call, /) -> Reply: ...
 
 
+class Refuses(Protocol):
+    """Looks at what the controller cannot see, before a request is forwarded to it. None: nothing is wrong."""
+
+    def __call__(self, ctx: ControlContext, request: Any, call: Call, /) -> Response | None: ...
+
+
 class Part(Enum):
     """The context that a handler takes."""
 
@@ -95,6 +101,7 @@ class Api(NamedTuple):
     forwarded: bool = False  # it changes metadata: only the controller can serve it
     only_for: "Callable[[Session], WireError | None] | None" = None  # why a session may not call it, before forwarding
     audited: Describe | None = None  # it is an administrative action: the resources of a request and its response
+    refuses: "Refuses | None" = None  # why this broker does not forward a request: a response, or None
 
 
 def hot(messages: ApiMessages, handler: HotHandler, needs: tuple[Need, ...]) -> Api:
@@ -115,8 +122,18 @@ def control(
     forwarded: bool = False,
     only_for: Callable[[Session], WireError | None] | None = None,
     audited: Describe | None = None,
+    refuses: Refuses | None = None,
 ) -> Api:
-    return Api(messages, needs, Part.CONTROL, handler, forwarded=forwarded, only_for=only_for, audited=audited)
+    return Api(
+        messages,
+        needs,
+        Part.CONTROL,
+        handler,
+        forwarded=forwarded,
+        only_for=only_for,
+        audited=audited,
+        refuses=refuses,
+    )
 
 
 def coordinator(
@@ -256,6 +273,8 @@ class Dispatcher:
             self._meter(call, connection)
         client = self._contexts.controller_client
         if api.forwarded and client is not None:
+            if api.refuses is not None and (refused := api.refuses(self._control, request, call)) is not None:
+                return _frame(api, call, refused)
             work = self._by_the_controller(client, api, request, bytes(frame), call)
             return self._answer_later(api, work, call)
         handled = self._answer(api, request, call)

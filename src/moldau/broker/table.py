@@ -5,7 +5,7 @@ from moldau.broker.apis.add_offsets_to_txn import add_offsets_to_txn
 from moldau.broker.apis.add_partitions_to_txn import add_partitions_to_txn
 from moldau.broker.apis.allocate_producer_ids import allocate_producer_ids
 from moldau.broker.apis.alter_client_quotas import alter_client_quotas
-from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs
+from moldau.broker.apis.alter_configs import alter_configs, incremental_alter_configs, refuse_all, refuse_some
 from moldau.broker.apis.alter_organisations import alter_organisations
 from moldau.broker.apis.alter_partition import alter_partitions
 from moldau.broker.apis.alter_partition_reassignments import alter_partition_reassignments
@@ -97,7 +97,14 @@ APIS = (
     control(BY_KEY[30], create_acls, needs.ALTER_CLUSTER, forwarded=True, audited=audit.acls_created),
     control(BY_KEY[31], delete_acls, needs.ALTER_CLUSTER, forwarded=True, audited=audit.acls_deleted),
     control(BY_KEY[32], describe_configs, needs.DESCRIBE_CONFIGS),
-    control(BY_KEY[33], alter_configs, needs.ALTER_CONFIGS, forwarded=True, audited=audit.configs_altered),
+    control(
+        BY_KEY[33],
+        alter_configs,
+        needs.ALTER_CONFIGS,
+        forwarded=True,
+        audited=audit.configs_altered,
+        refuses=refuse_all,
+    ),
     data(BY_KEY[34], alter_replica_log_dirs, needs.ALTER_CLUSTER, audited=audit.directories_altered),
     data(BY_KEY[35], describe_log_dirs, needs.DESCRIBE_CLUSTER),
     control(BY_KEY[36], sasl_authenticate, needs.NOTHING),
@@ -129,7 +136,14 @@ APIS = (
     control(BY_KEY[41], describe_delegation_token, needs.DESCRIBE_TOKEN, only_for=refused_requester),
     coordinator(BY_KEY[42], delete_groups, needs.DELETE_GROUP, audited=audit.groups_deleted),
     control(BY_KEY[43], elect_leaders, needs.ALTER_CLUSTER, forwarded=True, audited=audit.leaders_elected),
-    control(BY_KEY[44], incremental_alter_configs, needs.ALTER_CONFIGS, forwarded=True, audited=audit.configs_altered),
+    control(
+        BY_KEY[44],
+        incremental_alter_configs,
+        needs.ALTER_CONFIGS,
+        forwarded=True,
+        audited=audit.configs_altered,
+        refuses=refuse_some,
+    ),
     control(BY_KEY[45], alter_partition_reassignments, needs.ALTER_CLUSTER, forwarded=True, audited=audit.reassigned),
     control(BY_KEY[46], list_partition_reassignments, needs.DESCRIBE_CLUSTER),
     coordinator(BY_KEY[47], offset_delete, needs.DELETE_GROUP + needs.READ_TOPIC, audited=audit.offsets_deleted),

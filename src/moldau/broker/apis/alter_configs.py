@@ -13,6 +13,7 @@ from moldau.broker.controller import ControllerResponse, unless_deposed
 from moldau.broker.resources import Resource, group_of, topic_of
 from moldau.metadata.changes import BrokerConfigured, Change, Decide, GroupConfigured, TopicConfigured, decide_each
 from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage
+from moldau.security.acls import CLUSTER_NAME, Operation, ResourceType
 from moldau.wire.messages import alter_configs as whole
 from moldau.wire.messages import incremental_alter_configs as incremental
 
@@ -27,17 +28,69 @@ class Alteration(NamedTuple):
 async def alter_configs(
     ctx: ControlContext, request: whole.AlterConfigsRequest, call: Call
 ) -> ControllerResponse[whole.AlterConfigsResponse]:
-    asked = [
-        Alteration(
-            each.resource_type,
-            each.resource_name,
-            [ConfigChange(config.name, Op.SET, config.value) for config in each.configs],
-            replace=True,
-        )
-        for each in request.resources
-    ]
+    asked = [_of_all(each) for each in request.resources]
     decisions = await _alter(ctx, asked, request.validate_only)
-    response = whole.AlterConfigsResponse(
+    return unless_deposed(_response(asked, decisions), decisions)
+
+
+async def incremental_alter_configs(
+    ctx: ControlContext, request: incremental.IncrementalAlterConfigsRequest, call: Call
+) -> ControllerResponse[incremental.IncrementalAlterConfigsResponse]:
+    asked = [_of_some(each) for each in request.resources]
+    decisions = await _alter(ctx, asked, request.validate_only)
+    return unless_deposed(_incremental_response(asked, decisions), decisions)
+
+
+# ── before the controller is asked ──
+
+
+def refuse_all(
+    ctx: ControlContext, request: whole.AlterConfigsRequest, call: Call
+) -> whole.AlterConfigsResponse | None:
+    asked = [_of_all(each) for each in request.resources]
+    problem = _own_problem(ctx, asked, call)
+    return None if problem is None else _response(asked, [problem])
+
+
+def refuse_some(
+    ctx: ControlContext, request: incremental.IncrementalAlterConfigsRequest, call: Call
+) -> incremental.IncrementalAlterConfigsResponse | None:
+    asked = [_of_some(each) for each in request.resources]
+    problem = _own_problem(ctx, asked, call)
+    return None if problem is None else _incremental_response(asked, [problem])
+
+
+def _own_problem(ctx: ControlContext, asked: Sequence[Alteration], call: Call) -> Refusal | None:
+    """Why this broker cannot use a certificate: the controller cannot read its files, and would take any.
+
+    Clients name a broker alone, in a request to itself. The controller looks at what else there is in others.
+    """
+    if len(asked) != 1 or (asked[0].kind, asked[0].name) != (Resource.BROKER, str(ctx.config.node_id)):
+        return None
+    rights = call.rights(ctx.authorizer)
+    if rights is not None and not rights.may(
+        Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME, "IncrementalAlterConfigs", log=False
+    ):
+        return None  # the controller refuses it; what this broker's files are like is not for everyone
+    decision = _alter_broker(ctx, ctx.image, asked[0])
+    return decision if isinstance(decision, Refusal) and decision.error is WireError.INVALID_CONFIG else None
+
+
+# ── rows ──
+
+
+def _of_all(row: whole.AlterConfigsResource) -> Alteration:
+    changes = [ConfigChange(config.name, Op.SET, config.value) for config in row.configs]
+    return Alteration(row.resource_type, row.resource_name, changes, replace=True)
+
+
+def _of_some(row: incremental.AlterConfigsResource) -> Alteration:
+    changes = [ConfigChange(config.name, config.config_operation, config.value) for config in row.configs]
+    return Alteration(row.resource_type, row.resource_name, changes, replace=False)
+
+
+def _response(asked: Sequence[Alteration], decisions: Sequence[Change | Refusal]) -> whole.AlterConfigsResponse:
+    return whole.AlterConfigsResponse(
         responses=tuple(
             whole.AlterConfigsResourceResponse(
                 error_code=error, error_message=message, resource_type=each.kind, resource_name=each.name
@@ -45,23 +98,12 @@ async def alter_configs(
             for each, (error, message) in zip(asked, map(_outcome, decisions), strict=True)
         )
     )
-    return unless_deposed(response, decisions)
 
 
-async def incremental_alter_configs(
-    ctx: ControlContext, request: incremental.IncrementalAlterConfigsRequest, call: Call
-) -> ControllerResponse[incremental.IncrementalAlterConfigsResponse]:
-    asked = [
-        Alteration(
-            each.resource_type,
-            each.resource_name,
-            [ConfigChange(config.name, config.config_operation, config.value) for config in each.configs],
-            replace=False,
-        )
-        for each in request.resources
-    ]
-    decisions = await _alter(ctx, asked, request.validate_only)
-    response = incremental.IncrementalAlterConfigsResponse(
+def _incremental_response(
+    asked: Sequence[Alteration], decisions: Sequence[Change | Refusal]
+) -> incremental.IncrementalAlterConfigsResponse:
+    return incremental.IncrementalAlterConfigsResponse(
         responses=tuple(
             incremental.AlterConfigsResourceResponse(
                 error_code=error, error_message=message, resource_type=each.kind, resource_name=each.name
@@ -69,7 +111,6 @@ async def incremental_alter_configs(
             for each, (error, message) in zip(asked, map(_outcome, decisions), strict=True)
         )
     )
-    return unless_deposed(response, decisions)
 
 
 async def _alter(ctx: ControlContext, asked: Sequence[Alteration], dry: bool) -> list[Change | Refusal]:
@@ -123,7 +164,7 @@ def _alter_broker(ctx: ControlContext, image: ClusterImage, asked: Alteration) -
         layers = layers._replace(broker={}) if asked.name else layers._replace(cluster={})
     config = configs.alter_broker(layers, asked.changes, per_broker=bool(asked.name))
     if asked.name == str(ctx.config.node_id) and not isinstance(config, Refusal):
-        # Only the broker itself can read its files. Another one logs the problem and keeps its certificate.
+        # Only the broker itself can read its files. Another one that learns of it logs it and keeps its certificate.
         problem = ctx.tls_problem(configs.effective(layers._replace(broker=config)))
         if problem:
             return Refusal(WireError.INVALID_CONFIG, problem)
