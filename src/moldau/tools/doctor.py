@@ -16,6 +16,8 @@ import typer
 import moldau
 from moldau import compiled
 from moldau.client.admin.clients import Admin, explain
+from moldau.client.admin.errors import ProtocolMismatch
+from moldau.client.admin.reachability import diagnose
 from moldau.client.admin.target import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target
 from moldau.client.admin.tls_probe import speaks_tls, tls_problem
 from moldau.spark.java import NoJava, find_java
@@ -126,7 +128,9 @@ def look_at_security(target: Target, host: str, port: int) -> Finding | None:
         words, _, advice = problem.partition(": ")
         state = State.WRONG if problem else State.OK
         return Finding("tls", state, f"{host}:{port} {words or 'accepts TLS'}", advice)
-    if not speaks_tls(host, port):
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    # A broker warns about a TLS handshake on a listener without TLS, so try one only where plain requests fail.
+    if not isinstance(diagnose(Target(address, target.properties)), ProtocolMismatch) or not speaks_tls(host, port):
         return None
     advice = "Give -X security.protocol=ssl, or sasl_ssl, and -X ssl.ca.location with the authority's certificate"
     return Finding("tls", State.WRONG, f"{host}:{port} speaks TLS, and this client does not", advice)

@@ -66,6 +66,7 @@ def test_no_broker_at_the_bootstrap_address(capsys: pytest.CaptureFixture[str]) 
 def test_a_broker_that_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     with Broker() as broker:
         run(["doctor", "--bootstrap", broker.bootstrap_servers, "-o", "json"])
+        assert "WARNING" not in broker.log_text()
     found = {finding["what"]: finding for finding in json.loads(capsys.readouterr().out)}
     assert found["bootstrap"]["state"] == found["cluster"]["state"] == "ok"
     (advertised,) = (finding for what, finding in found.items() if what.startswith("advertised by"))
