@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from moldau.tools.common.options import Output
-from moldau.tools.log.verify import Finding, InUse, Tally, verify
+from moldau.tools.common.output import counted
+from moldau.tools.log.verify import CannotCheck, Finding, Tally, verify
 
 EXIT_WRONG = 1
 EXIT_UNREADABLE = 2
@@ -25,11 +26,12 @@ def check(
 ) -> None:
     """Read every log and its indexes; report damage, and how the next start would repair it.
 
-    Changes nothing. Exit code 1: something is wrong. Exit code 2: a directory is missing, unreadable or in use.
+    Changes nothing. Exit code 1: something is wrong. Exit code 2: a directory is missing, unreadable, in use, or has no
+    logs.
     """
     try:
         tally = verify(directories)
-    except InUse as problem:
+    except CannotCheck as problem:
         raise typer.Exit(_complain(str(problem))) from None
     except OSError as problem:
         raise typer.Exit(_complain(f"{problem.filename}: {problem.strerror}")) from None
@@ -50,7 +52,8 @@ def _show_lines(tally: Tally) -> None:
         print(f"       at the next start: {finding.remedy}")
     wrong = sum(finding.wrong for finding in tally.findings)
     size = tally.bytes / 1_000_000
-    print(f"{tally.logs} logs, {tally.segments} segments, {size:,.1f} MB: {wrong or 'nothing'} wrong")
+    found = f"{counted(tally.logs, 'log')}, {counted(tally.segments, 'segment')}, {size:,.1f} MB"
+    print(f"{found}: {wrong or 'nothing'} wrong")
 
 
 def _show_json(tally: Tally) -> None:

@@ -66,16 +66,17 @@ class Tally:
         self.findings.append(Finding(path, problem, remedy, wrong))
 
 
-class InUse(Exception):
-    """A broker has the directory open."""
+class CannotCheck(Exception):
+    """A broker has the directory open, or it is no log directory."""
 
 
 def verify(directories: Iterable[Path]) -> Tally:
-    """Raise OSError if a directory cannot be read, and InUse."""
+    """Raise OSError if a directory cannot be read, and CannotCheck."""
     tally = Tally()
     claimed: dict[tuple[str, str], Path] = {}
     for directory in directories:
         _refuse_if_locked(directory)
+        _refuse_if_other(directory)
         clean = (directory / CLEAN).exists()
         if not clean:
             tally.add(directory, "no clean stop", "logs are checked from their recovery points on", wrong=False)
@@ -111,9 +112,19 @@ def _refuse_if_locked(directory: Path) -> None:
     try:
         fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        raise InUse(f"a broker uses {directory}; stop it first") from None
+        raise CannotCheck(f"a broker uses {directory}; stop it first") from None
     finally:
         os.close(fd)
+
+
+def _refuse_if_other(directory: Path) -> None:
+    """Refuse a directory in which no log would be found, since "nothing wrong" would be a lie."""
+    paths = list(directory.iterdir())
+    if any(path.name in (META, LOCK) or (path.is_dir() and PARTITION.fullmatch(path.name)) for path in paths):
+        return
+    if any(path.suffix == SEGMENT for path in paths):
+        raise CannotCheck(f"{directory} is the directory of one partition; name its log directory: {directory.parent}")
+    raise CannotCheck(f"{directory} is no log directory: it has neither {META} nor partitions")
 
 
 def _node_id(directory: Path, tally: Tally) -> str:

@@ -51,8 +51,19 @@ def test_nothing_is_wrong(tmp_path: Path) -> None:
     before = content(tmp_path)
     result = check(tmp_path)
     assert result.exit_code == 0, result.output
-    assert re.search(r"1 logs, [0-9]+ segments, .* nothing wrong", result.output)
+    assert re.search(r"1 log, [0-9]+ segments, .* nothing wrong", result.output)
     assert content(tmp_path) == before
+
+
+def test_directories_without_logs_are_refused(tmp_path: Path) -> None:
+    written(tmp_path)
+    partition = check(tmp_path / "topic-0")
+    assert (partition.exit_code, partition.stdout) == (2, "")
+    assert f"directory of one partition; name its log directory: {tmp_path}" in partition.stderr
+    (tmp_path / "notes").mkdir()
+    other = check(tmp_path / "notes")
+    assert (other.exit_code, other.stdout) == (2, "")
+    assert "is no log directory" in other.stderr
 
 
 def test_after_a_kill_it_is_a_note(tmp_path: Path) -> None:
