@@ -108,6 +108,10 @@ class TestAborting:
             producer.commit_transaction(30)
         assert [row["start_offset"] for row in rows(moldau, "producers", ongoing)] == [None, None]
         assert succeed(moldau("consume", ongoing, "--read-committed")) == ""
+        again = succeed(moldau("txn", "abort", "--transactional-id", transactional_id, "--yes"))
+        assert (
+            again == f"There was no open transaction of transactional id {transactional_id}; its producer is fenced.\n"
+        )
 
     def test_by_start_offset(self, bootstrap: str, moldau: Run, producer: Producer, ongoing: str) -> None:
         line = ["txn", "abort", "--topic", ongoing, "--partition", "1", "--start-offset", "0"]

@@ -37,6 +37,7 @@ STATES = (
     "PrepareEpochFence",
     "Dead",
 )
+IDLE_STATES = ("Empty", "CompleteCommit", "CompleteAbort")
 
 Topic = Annotated[
     str | None, typer.Option("--topic", "-t", metavar="TOPIC", autocompletion=complete_topic, help="Only this one.")
@@ -280,16 +281,21 @@ def abort(
     Only for transactions that `moldau txn find-hanging` lists: a live one loses its records.
     """
     from moldau.client.admin.cluster import open_cluster
-    from moldau.client.admin.transactions import abort_transaction
+    from moldau.client.admin.transactions import abort_transaction, describe_transaction
 
     transaction = read_transaction(name, topic, partition, start_offset, producer_id, producer_epoch, coordinator_epoch)
     where = f"transactional id {transaction}" if isinstance(transaction, str) else str(transaction.partition)
     if not yes:
         require_yes("aborting a transaction", f"Abort the transaction of {where}?")
     with open_cluster(context.target) as cluster:
+        found = describe_transaction(cluster, transaction) if isinstance(transaction, str) else None
         abort_transaction(cluster, transaction)
+    idle = found is not None and found[1].transaction_state in IDLE_STATES
     if context.json:
-        print_json({"transactional_id": name, "topic": topic, "partition": partition, "outcome": "aborted"})
+        outcome = "fenced" if idle else "aborted"
+        print_json({"transactional_id": name, "topic": topic, "partition": partition, "outcome": outcome})
+    elif idle:
+        print_text(f"There was no open transaction of {where}; its producer is fenced.")
     else:
         print_text(f"Aborted the transaction of {where}.")
 
