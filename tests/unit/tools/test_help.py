@@ -48,7 +48,7 @@ def test_a_page_loads_nothing_that_is_slow_to_import(words: tuple[str, ...]) -> 
 
 
 def test_settings_are_spelled_in_one_way(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["topic", "create"], ["topic", "alter"], ["broker"], ["cluster", "up"]):
+    for words in (["topic", "create"], ["topic", "alter"], ["broker"], ["up"], ["cluster", "up"]):
         run([*words, "--help"])
         assert "--set KEY=VALUE" in capsys.readouterr().out
     run(["topic", "create", "--help"])

@@ -10,6 +10,11 @@ from moldau.tools.common.app import App
 up_app = App()
 broker_app = App()
 
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A broker setting; wins over the other options."),
+]
+
 
 @up_app.command()
 def up(
@@ -28,9 +33,11 @@ def up(
     number: Annotated[
         str | None, typer.Option("--id", metavar="N", help="The broker's id in its cluster.", show_default="1")
     ] = None,
+    settings: Settings = None,
 ) -> None:
     """Start a broker on this machine and say what to try next."""
-    raise typer.Exit(start(Launch("up", directory, listen, zookeeper=zookeeper, number=number)))
+    given = tuple(settings or ())
+    raise typer.Exit(start(Launch("up", directory, listen, settings=given, zookeeper=zookeeper, number=number)))
 
 
 @broker_app.command()
@@ -42,10 +49,7 @@ def broker(
     config: Annotated[
         str | None, typer.Option("--config", metavar="FILE", help="A server.properties file, with Kafka's names.")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="One setting; wins over the other flags and the file."),
-    ] = None,
+    settings: Settings = None,
 ) -> None:
     """Run a broker in the foreground; SIGTERM or Ctrl-C stops it cleanly."""
     raise typer.Exit(start(Launch("broker", directory, listen, config, tuple(settings or ()))))

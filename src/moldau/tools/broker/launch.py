@@ -26,7 +26,13 @@ UP_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 # Flag → field of Launch; a command takes the flags of its row.
 FLAGS = {
-    "up": {"--dir": "directory", "--listen": "listen", "--zookeeper": "zookeeper", "--id": "number"},
+    "up": {
+        "--dir": "directory",
+        "--listen": "listen",
+        "--zookeeper": "zookeeper",
+        "--id": "number",
+        "--set": "settings",
+    },
     "broker": {"--dir": "directory", "--listen": "listen", "--config": "config", "--set": "settings"},
 }
 

@@ -24,6 +24,13 @@ def test_up_has_an_address_and_a_directory_of_its_own() -> None:
     }
 
 
+def test_up_takes_settings() -> None:
+    launch = read_arguments(["up", "--set", "num.partitions=3", "--set=log.retention.ms=5"])
+    assert launch is not None
+    found = build_properties(launch)
+    assert (found["num.partitions"], found["log.retention.ms"]) == ("3", "5")
+
+
 def test_a_plain_broker_leaves_everything_to_the_brokers_defaults() -> None:
     assert build_properties(Launch("broker")) == {}
 
