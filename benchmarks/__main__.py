@@ -29,6 +29,7 @@ from benchmarks import saturate as saturation
 from benchmarks import saturation_measures as saturations
 from benchmarks import security as protected
 from benchmarks import soak as soaking
+from benchmarks.beside_cleaner import beside_cleaner
 from benchmarks.compare import compare
 from benchmarks.jars import Jars
 from benchmarks.peers import ApacheKafka, FromSource, Kind, Moldau, running
@@ -268,14 +269,16 @@ def isolation(
     quick: Quick = False,
     full: Annotated[bool, typer.Option("--full", help="10 GB of log and 5 GB of cold reads.")] = False,
     kafka: Kafka = False,
+    source: Annotated[Path | None, typer.Option(help="Moldau of this source tree (a PYTHONPATH).")] = None,
     workdir: Workdir = None,
 ) -> None:
-    """Measure how large logs, many partitions, cold readers and fsyncs affect a producer."""
+    """Measure how large logs, many partitions, cold readers, fsyncs, other load and the cleaner affect a producer."""
     extent = studies.QUICK if quick else studies.FULL if full else studies.NORMAL
+    kind = _of_source(source) if source is not None else _one(kafka)
     with _scratch(workdir) as scratch, console.status("") as status:
-        rows = studies.study(_one(kafka), scratch, extent, only or [], _saying(status))
+        rows = studies.study(kind, scratch, extent, only or [], _saying(status))
     report.show_isolation(rows, console)
-    report.save({"isolation": rows}, report.TRIAL if quick or kafka else report.ISOLATION)
+    report.save({"isolation": rows}, report.TRIAL if quick or kafka or source or only else report.ISOLATION)
 
 
 @app.command()
@@ -323,7 +326,7 @@ def compaction(
         report.show_compaction(rows, console)
         if seconds:
             with _scratch(workdir) as scratch:
-                finding = cleaning.beside(scratch, seconds, rounds, _saying(status)).as_row()
+                finding = beside_cleaner(Moldau(), scratch, seconds, rounds, _saying(status)).as_row()
             report.show_isolation([finding], console)
             rows.append(finding)
     report.save({"compaction": rows}, report.COMPACTION)

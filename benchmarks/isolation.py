@@ -1,24 +1,26 @@
 """Interference on one broker: append cost in a large log, start-up with many partitions, and a producer's p99 beside
-metadata requests, cold reads and fsyncs."""
+metadata requests, cold reads, fsyncs, a producer that sends all it can, and the cleaner."""
 
 import contextlib
 import os
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks import drive, frames, topics
+from benchmarks.beside_cleaner import beside_cleaner
+from benchmarks.findings import Finding, p99
 from benchmarks.measures import PARTITIONS
-from benchmarks.peers import Kind, Peer, running
+from benchmarks.peers import ApacheKafka, Kind, Peer, running
+from benchmarks.saturation_measures import CONNECTIONS
 from benchmarks.topics import IN_FLIGHT, Topic
 
 GB = 10**9
 MB = 10**6
-RATE = 2_000
 FSYNC_PROBE_S = 1.0
 BIG_BATCH_RECORDS = 90
 BIG_RECORD = 10_000
@@ -39,22 +41,6 @@ class Extent:
 FULL = Extent(large_log_bytes=10 * GB, cold_bytes=5 * GB, partitions=2_000, probe_s=20, pairs=3, appends=20_000)
 NORMAL = Extent(large_log_bytes=2 * GB, cold_bytes=2 * GB, partitions=2_000, probe_s=8, pairs=3, appends=10_000)
 QUICK = Extent(large_log_bytes=50 * MB, cold_bytes=50 * MB, partitions=50, probe_s=3, pairs=1, appends=300)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A figure alone and disturbed (or small and large), and their ratio."""
-
-    name: str
-    title: str
-    base: float
-    other: float
-    unit: str
-    aim: str
-    note: str = ""
-
-    def as_row(self) -> dict[str, Any]:
-        return {**asdict(self), "ratio": self.other / self.base if self.base else 0.0}
 
 
 Say = Callable[[str], None]
@@ -141,7 +127,7 @@ def disturbances(kind: Kind, workdir: Path, extent: Extent, say: Say) -> list[Fi
         say(f"writing {extent.cold_bytes / GB:.1f} GB to read back cold")
         records = _fill_bytes(peer, cold, extent.cold_bytes)
         os.sync()
-        _p99(peer, probe, min(extent.probe_s, 5))  # warm up both ends
+        p99(peer, probe, min(extent.probe_s, 5))  # warm up both ends
         where = {"host": peer.address[0], "port": peer.address[1]}
         reading = {
             "topic": cold.name, "topic_id": str(cold.id), "data": str(peer.data), "partitions": PARTITIONS,
@@ -156,15 +142,41 @@ def disturbances(kind: Kind, workdir: Path, extent: Extent, say: Say) -> list[Fi
         return [_beside(peer, probe, extent, case, say) for case in cases]
 
 
+def saturated(kind: Kind, workdir: Path, extent: Extent, say: Say) -> list[Finding]:
+    """A producer's p99 alone and beside one that sends batches as fast as they are answered, to another topic."""
+    alone, beside, rates = [], [], []
+    with running(kind, workdir, "saturated") as peer:
+        probe = topics.create(peer, PARTITIONS)
+        p99(peer, probe, min(extent.probe_s, 5))  # warm up both ends
+        for number in range(extent.pairs):
+            say(f"p99 alone, and beside a saturating producer: {number + 1} of {extent.pairs}")
+            alone.append(p99(peer, probe, extent.probe_s))
+            with topics.topic(peer, CONNECTIONS) as flooded:
+                where = {"host": peer.address[0], "port": peer.address[1], "topic_id": str(flooded.id)}
+                with drive.disturbing("produce-all", **where) as did:
+                    beside.append(p99(peer, probe, extent.probe_s))
+            rates.append(did["bytes"] / did["seconds"] / MB)
+    note = f"{median(rates):.0f} MB/s in batches of 150 × 100 B, {CONNECTIONS} connections"
+    title = "p99 while another producer sends all it can"
+    return [Finding("p99-saturated", title, median(alone), median(beside), "ms", "≤ 2.0", note)]
+
+
+def cleaned(kind: Kind, workdir: Path, extent: Extent, say: Say) -> list[Finding]:
+    if isinstance(kind, ApacheKafka):
+        say("the cleaner of Apache Kafka is a thread, which cannot be watched: left out")
+        return []
+    return [beside_cleaner(kind, workdir, extent.probe_s, extent.pairs, say)]
+
+
 def _beside(peer: Peer, probe: Topic, extent: Extent, case: tuple[str, str, str, dict[str, Any]], say: Say) -> Finding:
     """The probe alone and disturbed, in pairs, because a shared machine changes from minute to minute."""
     name, title, job, arguments = case
     alone, beside, disk_before = [], [], peer.disk_read_bytes()
     for number in range(extent.pairs):
         say(f"p99 alone, and while {title}: {number + 1} of {extent.pairs}")
-        alone.append(_p99(peer, probe, extent.probe_s))
+        alone.append(p99(peer, probe, extent.probe_s))
         with drive.disturbing(job, **arguments) as did:
-            beside.append(_p99(peer, probe, extent.probe_s))
+            beside.append(p99(peer, probe, extent.probe_s))
     per_s = did["rounds"] / did["seconds"]
     note = f"{per_s:.0f}/s, {did['bytes'] / did['seconds'] / MB:.0f} MB/s"
     if name == "fsync":
@@ -187,14 +199,12 @@ def _fsync_note(directory: Path, seen_per_s: float) -> str:
     return f"the disk alone syncs {alone:.0f}/s{verdict}"
 
 
-def _p99(peer: Peer, topic: Topic, seconds: float) -> float:
-    return drive.latency(peer, topic, rate=RATE, seconds=seconds)["p99_ms"]
-
-
 STUDIES: dict[str, Callable[[Kind, Path, Extent, Say], list[Finding]]] = {
     "append": append_cost,
     "start-up": start_up,
     "disturbances": disturbances,
+    "saturated": saturated,
+    "cleaner": cleaned,
 }
 
 

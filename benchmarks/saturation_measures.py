@@ -6,6 +6,7 @@ Brings topics and transactions into the state that the frames need. Sends no loa
 import contextlib
 import random
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -76,16 +77,20 @@ def _produced(partition: int) -> tuple[int, ...]:
     return 2, 2, partition, 0, 1, 0, 0  # compact arrays and strings count from one
 
 
+def produce_tapes(topic: uuid.UUID, batch: bytes) -> list[Tape]:
+    """The same batch again and again, on each connection to a partition of its own."""
+
+    def write(index: int) -> Tape:
+        frame = frames.produce(topic, [(index, batch)])
+        return tape(PRODUCED, lambda _: frame, _produced(index))
+
+    return [write(index) for index in range(CONNECTIONS)]
+
+
 def _produce(batch: Callable[[], bytes]) -> Prepare:
     @contextlib.contextmanager
     def prepare(peer: Peer, topic: Topic) -> Iterator[list[Tape]]:
-        data = batch()
-
-        def write(index: int) -> Tape:
-            frame = frames.produce(topic.id, [(index, data)])
-            return tape(PRODUCED, lambda _: frame, _produced(index))
-
-        yield [write(index) for index in range(CONNECTIONS)]
+        yield produce_tapes(topic.id, batch())
 
     return prepare
 

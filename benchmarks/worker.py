@@ -17,6 +17,9 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from benchmarks import frames, logins, members
+from benchmarks.measures import BATCH_RECORDS_100
+from benchmarks.saturation_load import Load
+from benchmarks.saturation_measures import produce_tapes
 from benchmarks.spark import passage
 
 CONSUME_BATCH = 10_000
@@ -137,6 +140,18 @@ def append_one_by_one(job: dict[str, Any]) -> dict[str, float]:
     return _until_stopped(job, steps)
 
 
+def produce_all(job: dict[str, Any]) -> dict[str, float]:
+    """Send batches of 150 × 100 B as fast as they are answered, as the saturating load does, until it is stopped."""
+    tapes = produce_tapes(uuid.UUID(job["topic_id"]), frames.batch(BATCH_RECORDS_100, 100))
+    stopped = _stoppable()
+    began = time.perf_counter()
+    with Load((job["host"], job["port"]), tapes) as sender:
+        while not stopped.is_set():
+            sender.play(0.1, sys.maxsize)
+        rounds = sender.drain()
+        return {"rounds": rounds, "bytes": sender.sent_bytes, "seconds": time.perf_counter() - began}
+
+
 def read_cold(job: dict[str, Any]) -> dict[str, float]:
     """Reads a whole topic from the disk, partition by partition, drops it from the page cache, and starts over."""
     topic, data = uuid.UUID(job["topic_id"]), Path(job["data"])
@@ -165,9 +180,7 @@ def drop_cache(data: Path, topic: str) -> None:
 
 def _until_stopped(job: dict[str, Any], steps: Callable[[frames.Connection], Iterator[int]]) -> dict[str, float]:
     """Takes one step after the other until SIGTERM; each yields the bytes that it moved."""
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    os.nice(POLITE)
+    stopped = _stoppable()
     rounds = moved = 0
     began = time.perf_counter()
     with frames.Connection((job["host"], job["port"])) as connection:
@@ -176,6 +189,14 @@ def _until_stopped(job: dict[str, Any], steps: Callable[[frames.Connection], Ite
             if stopped.is_set():
                 break
     return {"rounds": rounds, "bytes": moved, "seconds": time.perf_counter() - began}
+
+
+def _stoppable() -> threading.Event:
+    """Set by SIGTERM. What runs until then has a lower priority than the measured producer."""
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    os.nice(POLITE)
+    return stopped
 
 
 def _own_cpu() -> float:
@@ -192,6 +213,7 @@ JOBS: dict[str, Callable[[dict[str, Any]], dict[str, float]]] = {
     "passage": passage.passage,
     "ask-metadata": ask_metadata,
     "append-one-by-one": append_one_by_one,
+    "produce-all": produce_all,
     "read-cold": read_cold,
 }
 
