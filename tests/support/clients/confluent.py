@@ -4,10 +4,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec
 
 SECONDS = 60
+MOMENT_S = 3.0
+NO_ANSWER = ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN")
 PLENTY = 100 << 20  # a record may be larger than what a client fetches or sends by default
 
 Value = str | bytes | None
@@ -31,6 +42,19 @@ class Record:
 def admin(bootstrap: str, **settings: object) -> AdminClient:
     """A client for administration; settings are librdkafka's with underscores for dots."""
     return AdminClient({"bootstrap.servers": bootstrap, **_dotted(settings)})
+
+
+def metadata(client: AdminClient, topic: str | None = None) -> ClusterMetadata | None:
+    """Of one topic or of all; None if no answer came in a moment, so that a test asks again.
+
+    librdkafka asks one broker and waits for that one alone. If it has just been killed, that takes the whole time-out.
+    """
+    try:
+        return client.list_topics(topic, timeout=MOMENT_S) if topic else client.list_topics(timeout=MOMENT_S)
+    except KafkaException as failure:
+        if failure.args[0].name() not in NO_ANSWER:
+            raise
+        return None
 
 
 def write(bootstrap: str, topic: str, records: Iterable[Value | dict[str, Any]], **settings: object) -> None:

@@ -90,11 +90,15 @@ class BrokerLifecycle:
         response = await self._client.ask(
             request, HEARTBEAT_VERSION, BrokerHeartbeatResponse, CONTROLLED_SHUTDOWN_TIMEOUT_S
         )
-        if isinstance(response, Refusal) or response.error_code:
+        if isinstance(response, Refusal):
             logger.warning(
                 "Controlled shutdown was not acknowledged by the controller within %.0f s; stopping anyway.",
                 CONTROLLED_SHUTDOWN_TIMEOUT_S,
             )
+            return
+        if response.error_code:
+            error = WireError(response.error_code).name
+            logger.warning("Controlled shutdown was refused by the controller (%s); stopping anyway.", error)
             return
         await self._client.catch_up()
 
