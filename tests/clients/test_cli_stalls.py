@@ -1,7 +1,10 @@
 """What commands say, and how soon, when brokers cannot be reached or take nothing."""
 
+import json
+import os
 import select
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,7 +15,7 @@ from confluent_kafka import Producer
 
 from moldau.testing import Broker
 from support.brokers.processes import BrokerProcess, free_port
-from support.clients.cli import fail, runner, start, succeed
+from support.clients.cli import fail, interrupt, runner, start, succeed
 from support.eventually import eventually
 
 SOON_S = 12.0  # starting a process included, on a loaded machine; librdkafka's time-outs are 15 and 30 s
@@ -71,6 +74,61 @@ def test_a_broker_that_goes_away_under_a_producer_is_named() -> None:
     said_soon(process, f"cannot reach a broker at {broker.bootstrap_servers}", "refused", "Still trying")
 
 
+@pytest.fixture
+def pausable() -> Iterator[Broker]:
+    """A broker that a test may pause: it goes on before it is stopped."""
+    with Broker() as broker:
+        try:
+            yield broker
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+
+
+def test_ctrl_c_ends_a_member_whose_coordinator_does_not_answer(pausable: Broker) -> None:
+    bootstrap = pausable.bootstrap_servers
+    succeed(runner(bootstrap)("produce", "t", stdin="first\n"))
+    process = start(bootstrap, "consume", "t", "--group", "g", "--follow")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "first\n"
+    os.kill(pausable.pid, signal.SIGSTOP)
+    code, _, said = interrupt(process)
+    assert code == 130
+    assert "The coordinator of group g does not answer." in said
+
+
+def test_ctrl_c_says_what_a_producer_waits_for_and_a_second_one_ends_it(pausable: Broker) -> None:
+    bootstrap = pausable.bootstrap_servers
+    succeed(runner(bootstrap)("topic", "create", "t"))
+    process = start(bootstrap, "produce", "t", "-o", "json")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write("first\n")
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["offset"] == 0
+    os.kill(pausable.pid, signal.SIGSTOP)
+    process.stdin.write("second\n")
+    process.stdin.flush()
+    process.send_signal(signal.SIGINT)
+    lines = iter(process.stderr.readline, "")
+    assert any("Waiting for 1 record to be written; Ctrl-C again" in line for line in lines)
+    code, _, said = interrupt(process)
+    assert code == 130
+    assert "Stopped waiting for 1 record" in said
+
+
+def test_ctrl_c_ends_perf_when_nothing_is_acknowledged(pausable: Broker) -> None:
+    bootstrap = pausable.bootstrap_servers
+    succeed(runner(bootstrap)("topic", "create", "t"))
+    process = start(bootstrap, "perf", "produce", "t", "-n", "100000000", "--rate", "1000")
+    moldau = runner(bootstrap)
+    eventually(lambda: moldau("consume", "t", "-n", "1", "--format", "hex").stdout, "the first record is written")
+    os.kill(pausable.pid, signal.SIGSTOP)
+    code, out, said = interrupt(process)
+    assert (code, "throughput" in out) == (130, True), said
+    assert "Without an acknowledgement" in said
+
+
 def test_tls_to_a_plain_listener_is_named(bootstrap: str) -> None:
     moldau = runner(bootstrap)
     for command in (("topic", "list"), ("txn", "list")):
@@ -117,6 +175,7 @@ def test_a_full_disk_is_named(full: str) -> None:
     assert "is full (0 bytes left)" in done.stdout
     assert "Delete topics or lower retention" in done.stdout
     said_soon(start(full, "consume", "t", "--group", "g"), "log directory", "is full (0 bytes left)")
+    said_soon(start(full, "perf", "produce", "t"), "log directory", "is full (0 bytes left)", "Still trying")
     process = start(full, "produce", "t")
     assert process.stdin is not None
     process.stdin.write("x" * 100_000 + "\n")

@@ -14,6 +14,7 @@ from moldau.client.admin.target import Target
 from moldau.client.settings import BOOTSTRAP_PROPERTY, BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, PROFILE_VARIABLE
 from moldau.tools.common.failure import misused, split_pair
 from moldau.tools.common.hints import remember_bootstrap
+from moldau.tools.common.interrupts import ended_by_ctrl_c
 from moldau.tools.common.profiles import expand
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
@@ -117,7 +118,8 @@ def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]
         @functools.wraps(function)
         def command(ctx: typer.Context, **arguments: Any) -> None:
             shared = [arguments.pop(parameter.name) for parameter in _SHARED_PARAMETERS]
-            function(merge(ctx.obj or Shared(), *shared), **arguments)
+            with ended_by_ctrl_c():
+                function(merge(ctx.obj or Shared(), *shared), **arguments)
 
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         command.__dict__.pop("__wrapped__")  # or Typer would use the signature without these options

@@ -95,8 +95,6 @@ def consume(
     elif protocol is not None:
         raise misused("--protocol is for joining a group, and --group is missing", remedy="Give --group NAME")
     else:
-        if start.kind is Kind.END and not follow:
-            note("There are no records after the end; wait for new ones with --follow.")
         consumer = build_consumer(context.target, **own)
         try:
             with tell_stalls(context.target, lambda: None, lambda: True, f", up to {REQUEST_TIMEOUT_S:.0f} s"):
@@ -105,6 +103,9 @@ def consume(
             interrupted = read(consumer, context.target, reading, printer, watch)
         finally:
             consumer.close()
+        if not reading.count and not interrupted:
+            whole = start.kind is Kind.BEGINNING and stop is None and not partitions
+            note(f"No records in {topic if whole else f'this part of {topic}'}; wait for new ones with --follow.")
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 

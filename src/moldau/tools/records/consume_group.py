@@ -5,6 +5,7 @@ A record counts as consumed when it has been printed, so one that is cut off by 
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 BATCH = 500
 WAIT_S = 0.1
+LEAVE_S = 5.0
 IDLE_S = 6.0  # longer than group.initial.rebalance.delay.ms
 SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)  # the command reports errors itself
 RESETS = {Kind.BEGINNING: "earliest", Kind.END: "latest"}
@@ -115,8 +117,22 @@ def read_as_member(
                 if watch.problem is not None:
                     raise watch.problem
         finally:
-            consumer.close()
+            _leave(consumer, membership.group)
+    if not share.count and not interrupts.asked:
+        note(f"No new records in {membership.topic} for group {membership.group}; wait for more with --follow.")
     return bool(interrupts.asked)
+
+
+def _leave(consumer: "Consumer", group: str) -> None:
+    """Commit and leave. librdkafka would wait without limit for a coordinator that does not answer."""
+    closing = threading.Thread(target=consumer.close, daemon=True)
+    closing.start()
+    closing.join(LEAVE_S)
+    if closing.is_alive():
+        note(
+            f"The coordinator of group {group} does not answer. The last printed records may not be committed; "
+            "if so, the group reads them again."
+        )
 
 
 def _read_batch(consumer: "Consumer", target: Target, membership: Membership, share: Share, printer: Printer) -> None:

@@ -21,8 +21,9 @@ from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.failure import INTERRUPTED, CommandError, note
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import CommandContext, client_command
-from moldau.tools.common.output import print_json, print_table
+from moldau.tools.common.output import counted, print_json, print_table
 from moldau.tools.records.produce import Acks, Compression
+from moldau.tools.records.watch import tell_stalls, why_stalled
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer
@@ -32,6 +33,7 @@ app = App(name="perf", help="Measure the throughput and latency of a broker.")
 CHUNK = 1000  # records handed over in one call
 QUEUE_FULL_S = 0.01
 PACED_S = 0.005  # with --rate, records are handed over in steps of this length
+AFTER_CTRL_C_S = 3.0  # how long to wait for acknowledgements after Ctrl-C
 IDLE_LIMIT_S = 10.0  # consuming fails when nothing arrives for so long
 MEGABYTE = 1_000_000
 CLIENT = "one Python process with librdkafka"
@@ -129,11 +131,17 @@ def produce(
     deliveries = Deliveries()
     load = Load(topic, [os.urandom(size) for _ in range(CHUNK)], records, rate)
     started = time.perf_counter()
-    with _progress(records, "producing", quiet=context.json or json) as advance, Interrupts() as interrupts:
+    with (
+        _progress(records, "producing", quiet=context.json or json) as advance,
+        Interrupts() as interrupts,
+        tell_stalls(context.target, lambda: deliveries.delivered, lambda: len(producer) > 0, ""),
+    ):
         _send(producer, load, deliveries, advance, interrupts)
     elapsed = time.perf_counter() - started
     if deliveries.failed:
-        raise CommandError(f"{deliveries.failed} of {records} records failed: {deliveries.reason}")
+        cause = why_stalled(context.target)
+        problem = f"{deliveries.failed} of {records} records failed: {deliveries.reason}"
+        raise CommandError(f"{problem}: {cause}" if cause else problem)
     count = deliveries.delivered
     report = {
         **throughput(count, count * size, elapsed),
@@ -174,8 +182,12 @@ def _send(producer: "Producer", load: Load, deliveries: Deliveries, advance: Adv
         sent += queued
         producer.poll(0)
         advance(deliveries.delivered)
-    while producer.flush(0.2):
+    patient_until = time.perf_counter() + AFTER_CTRL_C_S
+    while left := producer.flush(0.2):
         advance(deliveries.delivered)
+        if interrupts.asked and time.perf_counter() > patient_until:
+            note(f"Without an acknowledgement: {counted(left, 'record')}.")
+            break
     advance(deliveries.delivered)
 
 

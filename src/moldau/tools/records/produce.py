@@ -133,7 +133,8 @@ def produce(
         if file is None and sys.stdin.isatty():
             note("Type records, one on a line; Ctrl-D ends.")
         with Interrupts() as interrupts, _watched(context.target, producer, tally):
-            _send_all(producer, read_drafts(interrupts.read_lines(lines), form, separator, common, tally), tally)
+            drafts = read_drafts(interrupts.read_lines(lines), form, separator, common, tally)
+            _send_all(producer, drafts, tally, interrupts)
     _conclude(tally, context)
     if interrupts.asked:
         raise typer.Exit(INTERRUPTED)
@@ -192,15 +193,22 @@ def _check_partition(metadata: "TopicMetadata", topic: str, partition: int | Non
         raise NoSuchPartition(topic, partition, len(metadata.partitions))
 
 
-def _send_all(producer: "Producer", drafts: Iterable[Draft], tally: Tally) -> None:
-    for draft in drafts:
-        _send(producer, draft, tally)
-        producer.poll(0)
-    while producer.flush(0.5):  # in steps, so that a second Ctrl-C gets through
-        continue
+def _send_all(producer: "Producer", drafts: Iterable[Draft], tally: Tally, interrupts: Interrupts) -> None:
+    try:
+        for draft in drafts:
+            _send(producer, draft, tally, interrupts)
+            producer.poll(0)
+        told = False
+        while left := producer.flush(0.5):  # in steps, so that a second Ctrl-C gets through
+            if interrupts.asked and not told:
+                note(f"Waiting for {counted(left, 'record')} to be written; Ctrl-C again stops waiting.")
+                told = True
+    except KeyboardInterrupt:
+        note(f"Stopped waiting for {counted(len(producer), 'record')}, which may be written or not.")
+        raise
 
 
-def _send(producer: "Producer", draft: Draft, tally: Tally) -> None:
+def _send(producer: "Producer", draft: Draft, tally: Tally, interrupts: Interrupts) -> None:
     from confluent_kafka import KafkaException
 
     arguments: dict[str, Any] = {"headers": list(draft.headers)} if draft.headers else {}
@@ -212,6 +220,8 @@ def _send(producer: "Producer", draft: Draft, tally: Tally) -> None:
         try:
             producer.produce(tally.topic, draft.value, draft.key, on_delivery=tally.on_delivery, **arguments)
         except BufferError:
+            if interrupts.asked:
+                return  # not sent, as all that follow it
             producer.poll(0.1)
         except KafkaException as error:  # refused by librdkafka: too large, or no such partition
             tally.refuse(explain(error, tally.topic))
