@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import moldau
+from moldau.spark.versions import INSTALL
 
 FOLDER = "moldau-packages"  # directory of the unpacked archive
 LABEL = "moldau-pack.json"  # in the archive: its Python and platform
@@ -81,7 +82,8 @@ def required(names: Iterable[str]) -> dict[str, str]:
             distribution = importlib.metadata.distribution(name)
         except (importlib.metadata.PackageNotFoundError, ValueError):
             if must:
-                raise PackFailed(f"{name} is not installed. Get it with: pip install {name}") from None
+                remedy = INSTALL if name in ROOTS else f"pip install {name}"
+                raise PackFailed(f"{name} is not installed. Get it with: {remedy}") from None
             continue
         name = str(distribution.metadata["Name"])
         if name not in found:

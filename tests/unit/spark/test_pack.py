@@ -47,6 +47,12 @@ def test_requirements_are_followed() -> None:
         required(["no-such-package"])
 
 
+def test_packages_of_the_extra_are_installed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", [])  # nothing is installed
+    with pytest.raises(PackFailed, match=r"pyarrow is not installed. Get it with: pip install '.\[spark\]'"):
+        required(["pyarrow"])
+
+
 @pytest.mark.usefixtures("_small")
 def test_archives_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "packages.tar.gz"

@@ -14,6 +14,7 @@ import moldau
 from moldau.spark.pipelines.directory import absolute
 from moldau.spark.pipelines.errors import PipelineFileError
 from moldau.spark.pipelines.root_cause import describe_exception
+from moldau.spark.versions import INSTALL
 
 Main = Callable[[Any], Any]
 MODULE = "moldau_pipeline_file"  # a name that no import finds by accident
@@ -37,6 +38,8 @@ def load_main(file: str, arguments: Sequence[str]) -> Main:
         where = f"line {wrong.lineno}" if wrong.filename == str(path) else f"{wrong.filename}, line {wrong.lineno}"
         raise PipelineFileError(f"{path} is not valid Python: {wrong.msg} ({where})") from wrong
     except (Exception, SystemExit) as failed:
+        if isinstance(failed, ModuleNotFoundError) and (failed.name or "").partition(".")[0] == "pyspark":
+            raise PipelineFileError(f"{path} needs PySpark, which is not installed. Get it with: {INSTALL}") from failed
         raise PipelineFileError(f"{path} cannot be loaded: {describe_exception(failed, str(path))}") from failed
     return _checked_main(module, path)
 

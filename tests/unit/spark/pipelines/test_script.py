@@ -39,6 +39,15 @@ def test_what_is_wrong_with_a_file(tmp_path: Path, text: str, words: str) -> Non
 
 
 @pytest.mark.usefixtures("_as_before")
+def test_a_file_without_pyspark_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)  # as if it were not installed
+    file = tmp_path / "orders.py"
+    file.write_text("from pyspark.sql import functions\ndef main(spark): ...")
+    with pytest.raises(PipelineFileError, match=r"orders.py needs PySpark, .* pip install '.\[spark\]'"):
+        load_main(str(file), ())
+
+
+@pytest.mark.usefixtures("_as_before")
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(PipelineFileError, match="No such file"):
         load_main(str(tmp_path / "nowhere.py"), ())
