@@ -16,7 +16,6 @@ from benchmarks.drive import ProduceLoad
 from benchmarks.jars import Jars
 from benchmarks.peers import ApacheKafka, Moldau, Peer, free_port, running
 from moldau.client.admin.acls import create_acls, find_acls
-from moldau.client.admin.clients import Admin
 from moldau.client.admin.cluster import Cluster, open_cluster
 from moldau.client.admin.quotas import alter_quotas, list_quotas
 from moldau.client.admin.target import Target
@@ -172,9 +171,8 @@ def running_open(kind: Which, files: Files, workdir: Path, label: str) -> Iterat
 def running_secured(kind: Which, files: Files, workdir: Path, label: str) -> Iterator[PeerEndpoints]:
     """With user, ACLs and quotas in force: the user can log in, and is refused what no ACL allows."""
     with _running(kind, SECURED, {**files.broker_settings(), **AUTHORIZED}, files, workdir, label) as broker:
-        target = Target(broker.peer.bootstrap)
-        set_password(Admin(target), SASL.username, SASL.password, [MECHANISM], ITERATIONS)
-        with open_cluster(target) as cluster:
+        with open_cluster(Target(broker.peer.bootstrap)) as cluster:
+            set_password(cluster, SASL.username, SASL.password, [MECHANISM], ITERATIONS)
             _secure(cluster)
         _await(lambda: all(_lets_in(broker.endpoints[protocol]) for protocol in SECURED), "the user to log in")
         yield broker

@@ -317,10 +317,35 @@ class TestCommands:
         assert "User:admin is a super user" in everything.stderr
         assert "ClusterAction" in everything.stdout
 
+    def test_reading_without_a_group_needs_no_right_on_one(
+        self, moldau: Command, addresses: dict[str, str], topic: str
+    ) -> None:
+        assert produce(addresses, topic, "admin") == ""
+        refused = moldau("consume", topic, user="alice")
+        assert refused.returncode == 1
+        assert "TOPIC_AUTHORIZATION_FAILED" in refused.stderr
+        give(addresses, acl(ResourceType.TOPIC, topic, AclOperation.READ))
+        found = moldau("consume", topic, user="alice")
+        assert (found.returncode, found.stdout) == (0, "value\n"), found.stderr
+
     @pytest.mark.parametrize(
         ("words", "problem"),
         [
-            (("acl", "list", "--principal", "bob"), "has no type"),
+            (("acl", "list", "--principal", "bob"), "has no type. Write User:bob"),
+            (("acl", "list", "--principal", ":bob"), "has no type. Write User:bob"),
+            (("acl", "list", "--principal", "User:"), "has no name. Write User:NAME"),
+            (
+                ("acl", "create", "--deny-principal", "User:a", "--deny-host", "h", "-t", "t", "--operation", "Read"),
+                "--deny-host 'h' is not an address",
+            ),
+            (
+                (
+                    *("acl", "create", "--allow-principal", "User:a", "--operation", "Read", "-t", "*"),
+                    *("--resource-pattern-type", "prefixed"),
+                ),
+                "'*' is no prefix",
+            ),
+            (("security", "check", "--host", "localhost"), "is not an address"),
             (("acl", "list", "--user-principal", "bob"), "has no type"),
             (("acl", "delete", "--delegation-token", ""), "is empty"),
             (

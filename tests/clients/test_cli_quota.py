@@ -59,9 +59,12 @@ def test_a_dry_run_sets_nothing(moldau: Run, user: str) -> None:
         (["set", "--user", "a", "producer_byte_rate"], "not of the form key=value"),
         (["set", "--user", "a", "--user-default", "producer_byte_rate=1"], "choose one"),
         (["set", "--user", "a", "--ip", "1.2.3.4", "producer_byte_rate=1"], "cannot be combined"),
+        (["set", "--user", "a", "connection_creation_rate=1"], "is a quota of addresses, not of user a. Give --ip"),
+        (["set", "--ip-default", "producer_byte_rate=1"], "is a quota of users and client ids, not of default ip"),
+        (["set", "--user", "", "producer_byte_rate=1"], "--user is empty"),
         (["describe"], "name a user"),
         (["describe", "--ip", "1.2.3.4", "--user", "a"], "name a user"),
-        (["delete", "--user", "nobody", "producer_byte_rate", "--yes"], "has no quota producer_byte_rate"),
+        (["delete", "--user", "nobody", "producer_byte_rate", "--yes"], "has no quota producer_byte_rate. It has none"),
     ],
 )
 def test_bad_arguments(moldau: Run, arguments: list[str], words: str) -> None:

@@ -13,6 +13,9 @@ from moldau.testing import Broker
 from support.clients.cli import Run, fail, runner, succeed
 from support.clients.raw import RawClient
 from support.clients.sasl import PLAIN_USERS, log_in, sasl_broker
+from support.security.named_clients import AUTHORIZER
+
+AUTHORIZED = {"authorizer.class.name": AUTHORIZER}
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +79,72 @@ def test_the_life_of_a_user(broker: Broker, moldau: Run, tmp_path: Path) -> None
 )
 def test_wrong_users(moldau: Run, arguments: tuple[str, ...], stdin: str, words: str) -> None:
     fail(moldau("user", "create", *arguments, stdin=stdin), 2, words)
+
+
+def test_users_that_are_missing_or_empty(moldau: Run) -> None:
+    fail(moldau("user", "alter", "nobody", stdin="x\n"), 1, "no user 'nobody'", "moldau user list -X @")
+    fail(moldau("user", "create", "dave"), 2, "--password-file")
+    fail(moldau("token", "renew", "none"), 1, "no delegation token 'none'", "moldau token list")
+    fail(moldau("token", "create", "--max-lifetime", "0s"), 2, "is no time at all")
+
+
+@pytest.mark.parametrize("command", [("topic", "list"), ("user", "list"), ("consume", "t"), ("org", "list")])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("sasl.password=wrong", ("nvalid", "Check sasl.mechanism, sasl.username and sasl.password")),
+        ("security.protocol=sasl_ssl", ("Leave out -X security.protocol=sasl_ssl",)),
+        ("security.protocol=plaintext", ("such as -X security.protocol=sasl_plaintext",)),
+    ],
+)
+def test_a_login_that_fails_says_why(
+    broker: Broker, properties: Path, command: tuple[str, ...], wrong: str, words: tuple[str, ...]
+) -> None:
+    """With librdkafka as with our own client, before librdkafka waits for a broker that lets it in."""
+    run = runner(broker.bootstrap_servers)
+    fail(run(*command, "-X", f"@{properties}", "-X", wrong), 1, *words)
+
+
+def test_doctor_tells_of_a_login_that_fails(broker: Broker, properties: Path) -> None:
+    run = runner(broker.bootstrap_servers)
+    done = run("doctor", "-X", f"@{properties}", "-X", "sasl.password=wrong", "-o", "json")
+    assert done.returncode == 1, done.stderr
+    findings = {each["what"]: each for each in json.loads(done.stdout)}
+    assert findings["login"]["state"] == "wrong"
+    assert "sasl.password" in findings["login"]["advice"]
+
+
+def as_user(broker: Broker, user: str) -> Run:
+    login = {"sasl.username": user, "sasl.password": PLAIN_USERS[user], "sasl.mechanism": "PLAIN"}
+    options = {"security.protocol": "SASL_PLAINTEXT", **login}.items()
+    given = [word for name, value in options for word in ("-X", f"{name}={value}")]
+    run = runner(broker.bootstrap_servers)
+    return lambda *arguments: run(*arguments, *given)
+
+
+def test_a_user_without_rights_is_told_so(tmp_path: Path) -> None:
+    """librdkafka ends the process when it is refused the list of users."""
+    secret = {"delegation.token.secret.key": "of-the-cluster"}
+    with sasl_broker(tmp_path / "data", **{"super.users": "User:admin", **AUTHORIZED, **secret}) as broker:
+        alice, admin = as_user(broker, "alice"), as_user(broker, "admin")
+        fail(alice("user", "list"), 1, "CLUSTER_AUTHORIZATION_FAILED", "super user")
+        fail(alice("token", "create", "--owner", "User:admin"), 1, "DELEGATION_TOKEN_AUTHORIZATION_FAILED")
+        fail(alice("token", "create", "--owner", "admin"), 2, "User:name")
+        made = json.loads(succeed(admin("token", "create", "--owner", "User:alice", "-o", "json")))
+        assert made["owner"] == "User:alice"
+        assert made["id"] in succeed(alice("token", "list"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-b", ""), "no broker address given"),
+        (("-X", "ssl.ca.location=none.pem"), "ssl.ca.location: there is no file none.pem"),
+        (("-X", "@none.properties"), "cannot read none.properties"),
+    ],
+)
+def test_options_that_lead_nowhere(arguments: tuple[str, ...], words: str) -> None:
+    fail(runner("localhost:1")("user", "list", *arguments), 2, words)
 
 
 def test_the_life_of_a_token(broker: Broker, moldau: Run) -> None:

@@ -199,7 +199,7 @@ class Handshakes:
         self._end(handshake)
         if reason:
             now = asyncio.get_running_loop().time()
-            self._log.write(level, "closing connection from", handshake.peer, reason, now)
+            self._log.write(level, "Closing connection from", handshake.peer, reason, now)
         handshake.sock.close()
         handshake.failed()
 

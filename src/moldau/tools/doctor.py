@@ -16,7 +16,7 @@ import typer
 import moldau
 from moldau import compiled
 from moldau.client.admin.clients import Admin, explain
-from moldau.client.admin.errors import ProtocolMismatch
+from moldau.client.admin.errors import AdminError, LoginFailed, ProtocolMismatch
 from moldau.client.admin.reachability import diagnose
 from moldau.client.admin.target import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target
 from moldau.client.admin.tls_probe import speaks_tls, tls_problem
@@ -35,6 +35,7 @@ REPAIR = "set its advertised.listeners to an address that clients reach"
 
 
 GIGABYTE = 1e9
+LOGIN_ADVICE = "Check sasl.mechanism, sasl.username and sasl.password; users of the broker: moldau user list"
 FULL_ADVICE = "Delete topics or lower retention.bytes or retention.ms of large ones; see docs/durability.md"
 OFFLINE_ADVICE = "Its partitions are offline on this broker. The broker's log says why; repair the disk and restart it"
 
@@ -142,6 +143,12 @@ def look_at_advertised(target: Target) -> Iterator[Finding]:
 
     try:
         cluster = Admin(target).client.list_topics(timeout=REQUEST_TIMEOUT_S)
+    except LoginFailed as failed:
+        yield Finding("login", State.WRONG, str(failed), LOGIN_ADVICE)
+        return
+    except AdminError as refused:
+        yield Finding("cluster", State.WRONG, str(refused), "Give its TLS and SASL settings with -X")
+        return
     except KafkaException as error:
         advice = "Is it a Kafka broker, and are the TLS and SASL settings right? Give them with -X"
         yield Finding("cluster", State.WRONG, explain(error), advice)
@@ -163,7 +170,6 @@ def look_at_advertised(target: Target) -> Iterator[Finding]:
 def look_at_disks(target: Target) -> Iterator[Finding]:
     """Log directories of all brokers: offline, full, or filling up."""
     from moldau.client.admin.cluster import open_cluster
-    from moldau.client.admin.errors import AdminError
     from moldau.client.admin.log_dirs import read_log_dirs
 
     try:

@@ -15,7 +15,6 @@ import moldau
 from moldau import compiled
 from moldau.tools.common.app import App, Group
 from moldau.tools.common.options import Output, OutputOption, Profile, Properties, RootBootstrap, Shared
-from moldau.tools.common.profiles import expand, profile
 
 # name → (module, Typer application in it, line of the help page), in the order of the help page.
 COMMANDS = {
@@ -97,5 +96,4 @@ def root(
 
     Exit codes: 0 done, or a server was stopped; 1 failed; 2 used wrongly; 130 interrupted with Ctrl-C.
     """
-    given = [*(profile(profile_name) if profile_name else ()), *expand(properties or ())]
-    ctx.obj = Shared(bootstrap, output or Output.TABLE, tuple(given))
+    ctx.obj = Shared(bootstrap, output or Output.TABLE, tuple(properties or ()), profile_name or None)

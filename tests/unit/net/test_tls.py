@@ -244,7 +244,7 @@ def test_a_refused_handshake_is_one_line(
 
     run(loop_kind, main())
     (line,) = caplog.messages
-    assert line.startswith("closing connection from 127.0.0.1:")
+    assert line.startswith("Closing connection from 127.0.0.1:")
     assert words in line
 
 

@@ -78,7 +78,7 @@ def _deleting(image: ClusterImage, name: str) -> Refusal | None:
     topics = sum(topic.startswith(f"{name}.") for topic in image.topics)
     users = sum(path.startswith(of_users) for path in image.documents)
     if topics or users:
-        have = f"it has {topics} topics and {users} users"
+        have = f"it has {topics} topic{'' if topics == 1 else 's'} and {users} user{'' if users == 1 else 's'}"
         return Refusal(WireError.POLICY_VIOLATION, f"Organisation {name} cannot be deleted: {have}.")
     return None
 

@@ -103,6 +103,11 @@ def build_consumer(target: Target, **own: Any) -> "Consumer":
     return consumer
 
 
+def of_unused_group(error: "KafkaError") -> bool:
+    """Whether librdkafka may not use the group of such a consumer, which it asks for all the same."""
+    return error.name() == "GROUP_AUTHORIZATION_FAILED"
+
+
 def read_topic(client: "Consumer", target: Target, topic: str) -> "TopicMetadata":
     """The metadata of a topic that exists."""
     from confluent_kafka import KafkaException

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from moldau.base.errors import WireError
 from moldau.base.ids import TopicPartition
-from moldau.client.admin.errors import AdminError, NoSuchBroker, NoSuchTopic, Unreachable, refused
+from moldau.client.admin.errors import AdminError, LoginFailed, NoSuchBroker, NoSuchTopic, Unreachable, refused
 from moldau.client.admin.reachability import diagnose
 from moldau.client.admin.security import read_security
 from moldau.client.admin.target import CLIENT_ID, CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target, reason_of
@@ -127,7 +127,11 @@ def open_cluster(target: Target) -> Iterator[Cluster]:
     try:
         cluster = Cluster(target, security)
         yield cluster
-    except (AuthenticationFailed, ConnectionLost, UnsupportedByBroker) as problem:
+    except AuthenticationFailed as failed:
+        raise LoginFailed(str(failed)) from failed
+    except ConnectionLost as lost:
+        raise diagnose(target) or AdminError(str(lost)) from lost
+    except UnsupportedByBroker as problem:
         raise AdminError(str(problem)) from problem
     except BrokenPipeError:  # of the caller's output
         raise

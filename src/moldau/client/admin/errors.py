@@ -39,12 +39,29 @@ class AdvertisedUnreachable(Unreachable):
 
 
 class ProtocolMismatch(Unreachable):
-    """The broker listens, and does not speak the security protocol that the client is set to."""
+    """The broker listens, and does not speak the security protocol that the client is set to, but perhaps `wanted`."""
 
-    def __init__(self, address: str, reason: str, protocol: str) -> None:
+    def __init__(self, address: str, reason: str, protocol: str, wanted: str = "") -> None:
         super().__init__(address, reason)
         self.args = (f"{address} accepts connections, but {reason}",)
         self.protocol = protocol
+        self.wanted = wanted
+
+
+class NotTls(ProtocolMismatch):
+    """The client is set to TLS, and the listener has none."""
+
+
+class TlsFailed(Unreachable):
+    """Client and broker do not agree on TLS. `problem` is the end of "host:port …" and says what helps."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        super().__init__(address, problem)
+        self.args = (f"{address} {problem}",)
+
+
+class LoginFailed(AdminError):
+    """The broker does not let the user in."""
 
 
 class Refused(AdminError):
@@ -145,6 +162,50 @@ class NoSuchTransaction(AdminError):
 
 class ImpossibleAssignment(AdminError):
     """There are not enough brokers for the replicas."""
+
+
+# ── users, tokens, organisations ──
+
+
+class NoSuchUser(AdminError):
+    def __init__(self, user: str) -> None:
+        super().__init__(f"there is no user {user!r} with a SCRAM credential")
+
+
+class NoPassword(InvalidArgument):
+    def __init__(self) -> None:
+        super().__init__("a user needs a password, and this one is empty")
+
+
+class BrokerHasRun(InvalidArgument):
+    """A user for the first start of a broker, which is over."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"{directory} belongs to a broker that has run: its users are in its metadata")
+
+
+class NoSuchToken(AdminError):
+    def __init__(self, token_id: str) -> None:
+        super().__init__(f"there is no delegation token {token_id!r} that you own or may renew")
+
+
+class NoSuchOrganisation(AdminError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no organisation {name!r}")
+
+
+class NoSuchProduct(AdminError):
+    def __init__(self, organisation: str, product: str) -> None:
+        super().__init__(f"organisation {organisation!r} has no product {product!r}")
+        self.organisation = organisation
+
+
+class NoSuchRole(AdminError):
+    """A role that cannot be taken from a user; `product` is None for any."""
+
+    def __init__(self, organisation: str, user: str, product: str | None = None) -> None:
+        super().__init__(f"{organisation}/{user} has no role" + ("" if product is None else f" in {product!r}"))
+        self.organisation = organisation
 
 
 def refused(code: int, problem: str) -> Refused:

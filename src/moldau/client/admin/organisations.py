@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 
 from moldau.base.errors import WireError
 from moldau.client.admin.cluster import Cluster, retry_transient
-from moldau.client.admin.errors import AdminError, InvalidArgument, Refused, refused
+from moldau.client.admin.errors import (
+    AdminError,
+    InvalidArgument,
+    NoSuchOrganisation,
+    NoSuchProduct,
+    NoSuchRole,
+    Refused,
+    refused,
+)
 from moldau.security.organisations import (
     ALL_PRODUCTS,
     NAME,
@@ -29,16 +37,6 @@ from moldau.wire.messages.describe_organisations import (
 )
 
 ATTEMPTS = 5  # to change an organisation that others change at the same time
-
-
-class NoSuchOrganisation(AdminError):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no organisation {name!r}")
-
-
-class NoSuchProduct(AdminError):
-    def __init__(self, organisation: Organisation, product: str) -> None:
-        super().__init__(f"organisation {organisation.name!r} has no product {product!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +73,14 @@ def usage(cluster: Cluster, name: str) -> tuple[list[Usage], int]:
     return rows, connections
 
 
+def exists(cluster: Cluster, name: str) -> bool:
+    try:
+        _described(cluster, (name,))
+    except NoSuchOrganisation:
+        return False
+    return True
+
+
 def create(cluster: Cluster, name: str, limits: Limits) -> None:
     _alter(cluster, name, None, to_json(Organisation(name, limits)))
 
@@ -109,7 +115,7 @@ def with_product(product: str, limits: Limits, *, new: bool) -> Callable[[Organi
         if new and product in before.products:
             raise InvalidArgument(f"product {before.name}/{product} exists")
         if not new and product not in before.products:
-            raise NoSuchProduct(before, product)
+            raise NoSuchProduct(before.name, product)
         return replace(before, products={**before.products, product: limits})
 
     return changed
@@ -120,7 +126,7 @@ def without_product(product: str) -> Callable[[Organisation], Organisation]:
 
     def changed(before: Organisation) -> Organisation:
         if product not in before.products:
-            raise NoSuchProduct(before, product)
+            raise NoSuchProduct(before.name, product)
         left = {
             user: {of: role for of, role in roles.items() if of != product} for user, roles in before.members.items()
         }
@@ -136,7 +142,7 @@ def with_roles(user: str, roles: Iterable[tuple[str, Role]]) -> Callable[[Organi
     def changed(before: Organisation) -> Organisation:
         for product in given:
             if product != ALL_PRODUCTS and product not in before.products:
-                raise NoSuchProduct(before, product)
+                raise NoSuchProduct(before.name, product)
         return replace(before, members={**before.members, user: {**before.members.get(user, {}), **given}})
 
     return changed
@@ -148,6 +154,11 @@ def without_roles(user: str, products: Iterable[str] | None) -> Callable[[Organi
 
     def changed(before: Organisation) -> Organisation:
         roles = before.members.get(user, {})
+        if not roles:
+            raise NoSuchRole(before.name, user)
+        for product in gone or ():
+            if product not in roles:
+                raise NoSuchRole(before.name, user, product)
         left = {} if gone is None else {of: role for of, role in roles.items() if of not in gone}
         others = {name: roles for name, roles in before.members.items() if name != user}
         return replace(before, members={**others, user: left} if left else others)

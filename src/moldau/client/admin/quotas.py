@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from moldau.base.errors import WireError
 from moldau.client.admin.cluster import Cluster, retry_transient
-from moldau.client.admin.errors import Refused, refused
+from moldau.client.admin.errors import refused
 from moldau.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -97,7 +97,7 @@ def alter_quotas(
     answer = retry_transient(lambda: cluster.ask(request, AlterClientQuotasResponse), _first_error)
     for entry in answer.entries:
         if entry.error_code:
-            raise Refused(WireError(entry.error_code).name, entry.error_message or "the quotas cannot be changed")
+            raise refused(entry.error_code, (entry.error_message or "the quotas cannot be changed").rstrip("."))
 
 
 def _first_error(answer: AlterClientQuotasResponse) -> int:

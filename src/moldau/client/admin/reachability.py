@@ -1,8 +1,17 @@
 """Reachability of a cluster: why no broker answers, found out in seconds where librdkafka tries until its time-out."""
 
+import os
 import socket
 
-from moldau.client.admin.errors import AdminError, AdvertisedUnreachable, ProtocolMismatch, Unreachable
+from moldau.client.admin.errors import (
+    AdminError,
+    AdvertisedUnreachable,
+    LoginFailed,
+    NotTls,
+    ProtocolMismatch,
+    TlsFailed,
+    Unreachable,
+)
 from moldau.client.admin.security import read_security
 from moldau.client.admin.target import CLIENT_ID, CONNECT_TIMEOUT_S, Target, reason_of
 
@@ -10,20 +19,29 @@ PROBE_S = 2.0  # for one answer
 
 
 def check_reachable(target: Target) -> None:
-    """Raise Unreachable, with the reason, unless a bootstrap address speaks the security protocol of the client."""
+    """Raise Unreachable or LoginFailed, with the reason, unless a bootstrap address lets the client in.
+
+    A login is tried with SASL only, since it loads all messages of the protocol.
+    """
     host, port = _first_reachable(target, CONNECT_TIMEOUT_S)
-    problem = _handshake_problem(target, host, port)
+    problem: AdminError | None = _handshake_problem(target, host, port)
+    if problem is None and _protocol(target).startswith("sasl"):
+        problem = _metadata_problem(target, host, port, advertised=False)
     if problem is not None:
         raise problem
 
 
-def diagnose(target: Target) -> Unreachable | None:
-    """Why brokers do not answer: bootstrap, security protocol, advertised address. None if nothing is wrong."""
+def diagnose(target: Target) -> AdminError | None:
+    """Why brokers do not answer: bootstrap, TLS, login, advertised address. None if nothing is wrong."""
     try:
         host, port = _first_reachable(target, PROBE_S)
     except Unreachable as problem:
         return problem
     return _handshake_problem(target, host, port) or _metadata_problem(target, host, port)
+
+
+def _protocol(target: Target) -> str:
+    return target.properties.get("security.protocol", "plaintext").lower()
 
 
 def why_unreachable(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> str:
@@ -46,32 +64,26 @@ def _first_reachable(target: Target, timeout_s: float) -> tuple[str, int]:
     raise Unreachable(target.bootstrap, problem)
 
 
-def _handshake_problem(target: Target, host: str, port: int) -> ProtocolMismatch | None:
-    """A listener that does not speak TLS closes the connection when it is greeted with TLS, or stays silent."""
-    protocol = target.properties.get("security.protocol", "plaintext").lower()
+def _handshake_problem(target: Target, host: str, port: int) -> Unreachable | None:
+    """Why TLS does not work, if the client uses it."""
+    protocol = _protocol(target)
     if not protocol.endswith("ssl"):
         return None
-    import ssl
+    from moldau.client.admin.tls_probe import speaks_tls, tls_problem
 
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # only whether it speaks TLS; certificates are the client's business
-    try:
-        with socket.create_connection((host, port), timeout=PROBE_S) as link, context.wrap_socket(link):
-            return None
-    except ssl.SSLEOFError:
-        silent = False
-    except ssl.SSLError as error:
-        silent = "WRONG_VERSION" in str(error) or "RECORD_LAYER" in str(error)
-        if not silent:
-            return None  # it speaks TLS, and wants something of it that a probe does not have, such as a certificate
-    except OSError:
-        silent = True
-    reason = "does not answer a TLS handshake" if silent else "ends the TLS handshake"
-    return ProtocolMismatch(f"{host}:{port}", f"{reason}: it does not seem to be a TLS listener", protocol)
+    address = f"{host}:{port}"
+    if not speaks_tls(host, port):
+        reason = "does not answer a TLS handshake, or ends it: it does not seem to be a TLS listener"
+        return NotTls(address, reason, protocol)
+    authorities = target.properties.get("ssl.ca.location", "")
+    if authorities == "probe" or os.path.isdir(authorities):  # only librdkafka knows how
+        return None
+    problem = tls_problem(target.properties, host, port)
+    return TlsFailed(address, problem) if problem else None
 
 
-def _metadata_problem(target: Target, host: str, port: int) -> Unreachable | None:
+def _metadata_problem(target: Target, host: str, port: int, *, advertised: bool = True) -> AdminError | None:
+    """Why no login, no answer, or no connection to an advertised address can be had."""
     # Here, because these load all messages of the protocol.
     from moldau.client.direct.connection import Connection, ConnectionLost, UnsupportedByBroker
     from moldau.security.sasl_client import AuthenticationFailed
@@ -85,16 +97,27 @@ def _metadata_problem(target: Target, host: str, port: int) -> Unreachable | Non
             answer = connection.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False), MetadataResponse)
         finally:
             connection.close()
-    except (AdminError, AuthenticationFailed, UnsupportedByBroker):
+    except AuthenticationFailed as failed:
+        return LoginFailed(str(failed))
+    except (AdminError, UnsupportedByBroker):
         return None  # a failure of another kind, which the client itself reports better
     except ConnectionLost as lost:
-        protocol = target.properties.get("security.protocol", "plaintext").lower()
-        reason = f"closes them ({lost}): it may expect TLS or SASL, or not be a broker"
-        return ProtocolMismatch(address, reason, protocol)
+        wanted = _wanted(_protocol(target), host, port)
+        reason = f"a request failed ({lost}): it may expect {wanted.upper()}, or not be a broker"
+        return ProtocolMismatch(address, reason, _protocol(target), wanted)
     except OSError as error:
         return Unreachable(address, reason_of(error))
-    for row in answer.brokers:
+    for row in answer.brokers if advertised else ():
         problem = why_unreachable(row.host, row.port, PROBE_S)
         if problem:
             return AdvertisedUnreachable(f"{row.host}:{row.port}", problem, address, row.node_id)
     return None
+
+
+def _wanted(protocol: str, host: str, port: int) -> str:
+    """The security protocol that a broker may expect which closes a connection of this one."""
+    from moldau.client.admin.tls_probe import speaks_tls
+
+    if protocol == "plaintext":
+        return "ssl" if speaks_tls(host, port) else "sasl_plaintext"
+    return "sasl_ssl"

@@ -78,8 +78,10 @@ def speaks_tls(host: str, port: int) -> bool:
     try:
         with socket.create_connection((host, port), timeout=PROBE_S) as link, context.wrap_socket(link):
             return True
+    except ssl.SSLEOFError:
+        return False
     except ssl.SSLError as problem:
-        return "ALERT" in (problem.reason or "")
+        return _REASONS.get(problem.reason or "") != NO_TLS
     except OSError:
         return False
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from moldau.base.errors import WireError
 from moldau.base.session import Principal
 from moldau.client.admin.cluster import Cluster, retry_transient
-from moldau.client.admin.errors import AdminError, InvalidArgument, refused
+from moldau.client.admin.errors import InvalidArgument, NoSuchToken, refused
 from moldau.security.tokens import read_principal
 from moldau.wire.messages.create_delegation_token import (
     CreatableRenewer,
@@ -24,11 +24,6 @@ from moldau.wire.messages.renew_delegation_token import RenewDelegationTokenRequ
 AT_ONCE = -1
 
 
-class NoSuchToken(AdminError):
-    def __init__(self, token_id: str) -> None:
-        super().__init__(f"there is no delegation token {token_id!r} that you own or may renew")
-
-
 @dataclass(frozen=True, slots=True)
 class Token:
     """`hmac` is the token's password, in base64."""
@@ -42,9 +37,13 @@ class Token:
     latest_ms: int
 
 
-def create_token(cluster: Cluster, renewers: Sequence[str], life_ms: int | None) -> Token:
+def create_token(cluster: Cluster, renewers: Sequence[str], life_ms: int | None, owner: str | None = None) -> Token:
+    """Of this owner, or of the logged-in user."""
     principals = [_principal(each) for each in renewers]
+    other = None if owner is None else _principal(owner)
     request = CreateDelegationTokenRequest(
+        owner_principal_type=None if other is None else other.kind,
+        owner_principal_name=None if other is None else other.name,
         renewers=tuple(CreatableRenewer(principal_type=each.kind, principal_name=each.name) for each in principals),
         max_lifetime_ms=-1 if life_ms is None else life_ms,
     )

@@ -5,25 +5,27 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from moldau.client.admin.clients import Admin, admin_error
-from moldau.client.admin.errors import AdminError, InvalidArgument
-from moldau.client.admin.target import REQUEST_TIMEOUT_S
-from moldau.security.scram import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM, new_credential
+from moldau.base.errors import WireError
+from moldau.client.admin.cluster import Cluster, retry_transient
+from moldau.client.admin.errors import BrokerHasRun, InvalidArgument, NoPassword, NoSuchUser, refused
+from moldau.security.scram import BY_CODE, MAX_ITERATIONS, MIN_ITERATIONS, SCRAM, new_credential, salted_password
 from moldau.security.users import FIRST_USERS_FILE, read_first_users, write_first_users
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import ScramMechanism, UserScramCredentialAlteration
+from moldau.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from moldau.wire.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
 
 SALT_BYTES: Final = 20
 STORE_FILE: Final = "moldau-metadata.sqlite"  # of a broker that has run
-
-
-class NoSuchUser(AdminError):
-    def __init__(self, user: str) -> None:
-        super().__init__(f"there is no user {user!r} with a SCRAM credential")
-        self.user = user
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,53 +34,50 @@ class User:
     iterations: Mapping[str, int]  # by mechanism
 
 
-def list_users(admin: Admin, names: Sequence[str] | None = None) -> list[User]:
-    """The users with these names, or all; NoSuchUser if one of them is missing."""
-    from confluent_kafka import KafkaException
+def list_users(cluster: Cluster, names: Sequence[str] | None = None) -> list[User]:
+    """The users with these names, or all; NoSuchUser if one of them is missing.
 
-    asked = admin.client.describe_user_scram_credentials(
-        list(names) if names else None, request_timeout=REQUEST_TIMEOUT_S
-    )
+    Not with librdkafka, which ends the process when it is refused the list of all.
+    """
+    users = tuple(UserName(name=name) for name in dict.fromkeys(names)) if names else None
+    answer = cluster.ask(DescribeUserScramCredentialsRequest(users=users), DescribeUserScramCredentialsResponse)
+    _check(answer.error_code, answer.error_message, "cannot list users")
     found = []
-    futures = asked if isinstance(asked, dict) else dict.fromkeys(admin.wait(asked))
-    described = {} if isinstance(asked, dict) else admin.wait(asked)
-    for name, future in futures.items():
-        try:
-            user = described[name] if future is None else future.result(REQUEST_TIMEOUT_S)
-        except KafkaException as error:
-            if error.args[0].name() == "RESOURCE_NOT_FOUND":
-                raise NoSuchUser(name) from None
-            raise admin_error(error, admin.target) from error
-        infos = {_mechanism(info.mechanism): info.iterations for info in user.scram_credential_infos}
-        found.append(User(name, dict(sorted(infos.items()))))
+    for row in answer.results:
+        if row.error_code == WireError.RESOURCE_NOT_FOUND:
+            raise NoSuchUser(row.user)
+        _check(row.error_code, row.error_message, f"cannot describe user {row.user!r}")
+        infos = {BY_CODE[info.mechanism].name: info.iterations for info in row.credential_infos}
+        found.append(User(row.user, dict(sorted(infos.items()))))
     return sorted(found, key=lambda user: user.name)
 
 
-def set_password(admin: Admin, name: str, password: str, mechanisms: Sequence[str], iterations: int) -> None:
+def set_password(cluster: Cluster, name: str, password: str, mechanisms: Sequence[str], iterations: int) -> None:
     """Create the user's credentials, or replace them. The password leaves this process hashed only."""
-    from confluent_kafka.admin import ScramCredentialInfo, UserScramCredentialUpsertion
-
     check(name, password, mechanisms, iterations)
-    alterations: list[UserScramCredentialAlteration] = []
-    for mechanism in mechanisms:  # a request may name a user once
-        info = ScramCredentialInfo(_code(mechanism), iterations)
+    for mechanism in (SCRAM[each] for each in mechanisms):  # a request may name a user once
         salt = secrets.token_bytes(SALT_BYTES)
-        alterations = [UserScramCredentialUpsertion(name, info, password.encode(), salt)]
-        _alter(admin, name, alterations)
+        upsertion = ScramCredentialUpsertion(
+            name=name,
+            mechanism=mechanism.code,
+            iterations=iterations,
+            salt=salt,
+            salted_password=salted_password(mechanism.digest, password.encode(), salt, iterations),
+        )
+        _alter(cluster, AlterUserScramCredentialsRequest(deletions=(), upsertions=(upsertion,)))
 
 
-def delete_credentials(admin: Admin, name: str, mechanisms: Sequence[str]) -> None:
-    from confluent_kafka.admin import UserScramCredentialDeletion
-
-    for mechanism in mechanisms:
-        _alter(admin, name, [UserScramCredentialDeletion(name, _code(mechanism))])
+def delete_credentials(cluster: Cluster, name: str, mechanisms: Sequence[str]) -> None:
+    for each in mechanisms:
+        deletion = ScramCredentialDeletion(name=name, mechanism=SCRAM[each].code)
+        _alter(cluster, AlterUserScramCredentialsRequest(deletions=(deletion,), upsertions=()))
 
 
 def create_first_user(directory: Path, name: str, password: str, mechanisms: Sequence[str], iterations: int) -> Path:
     """Write a user into the data directory of a broker that has never run; returns the file."""
     check(name, password, mechanisms, iterations)
     if (directory / STORE_FILE).exists():
-        raise InvalidArgument(f"{directory} belongs to a broker that has run: its users are in its metadata")
+        raise BrokerHasRun(str(directory))
     path = directory / FIRST_USERS_FILE
     users = read_first_users(path.read_text()) if path.exists() else {}
     if isinstance(users, str):
@@ -98,7 +97,7 @@ def check(name: str, password: str, mechanisms: Sequence[str], iterations: int) 
     if not name:
         raise InvalidArgument("a user needs a name")
     if not password:
-        raise InvalidArgument("a user needs a password, and this one is empty")
+        raise NoPassword
     for mechanism in mechanisms:
         if mechanism not in SCRAM:
             raise InvalidArgument(f"mechanism {mechanism!r} is none of {', '.join(SCRAM)}")
@@ -106,19 +105,17 @@ def check(name: str, password: str, mechanisms: Sequence[str], iterations: int) 
         raise InvalidArgument(f"iterations must be between {MIN_ITERATIONS} and {MAX_ITERATIONS}, got {iterations}")
 
 
-def _alter(admin: Admin, name: str, alterations: "list[UserScramCredentialAlteration]") -> None:
-    futures = admin.client.alter_user_scram_credentials(alterations, request_timeout=REQUEST_TIMEOUT_S)
-    admin.wait(futures[name])
+def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
+    answer = retry_transient(
+        lambda: cluster.ask(request, AlterUserScramCredentialsResponse), lambda found: found.results[0].error_code
+    )
+    (result,) = answer.results
+    _check(result.error_code, result.error_message, f"cannot change user {result.user!r}")
 
 
-def _code(mechanism: str) -> "ScramMechanism":
-    from confluent_kafka.admin import ScramMechanism
-
-    return ScramMechanism[mechanism.replace("-", "_")]
-
-
-def _mechanism(code: "ScramMechanism") -> str:
-    return code.name.replace("_", "-")
+def _check(code: int, message: str | None, problem: str) -> None:
+    if code:
+        raise refused(code, f"{problem}: {message.rstrip('.')}" if message else problem)
 
 
 def _write_private(path: Path, text: str) -> None:

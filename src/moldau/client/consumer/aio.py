@@ -39,6 +39,7 @@ from moldau.client.settings import Properties
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
     from moldau.client.consumer.aio_transactions import AsyncTransactions, Leaving
 
 LISTENER_S = 60.0  # longest wait of a rebalance for a coroutine of the listener

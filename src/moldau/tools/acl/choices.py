@@ -1,5 +1,6 @@
 """Options of `moldau acl` as ACLs and filters: the flags are those of kafka-acls."""
 
+import ipaddress
 from collections.abc import Iterator
 from typing import Annotated, TypeVar
 
@@ -90,9 +91,22 @@ def read_resources(
 
 
 def check_principal(text: str) -> None:
-    """A principal without its type would match nobody."""
-    if ":" not in text:
-        raise misused(f"principal {text!r} has no type", remedy=f"Write User:{text}")
+    """A principal without its type or name would match nobody."""
+    kind, colon, name = text.partition(":")
+    if colon and kind and name:
+        return
+    missing = "type" if name or not colon else "name"
+    known = (name or kind) if missing == "type" else ""
+    raise misused(f"principal {text!r} has no {missing}", remedy=f"Write User:{known or 'NAME'}")
+
+
+def check_host(text: str, option: str) -> None:
+    """Clients are known by their addresses: a name would match none of them."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        if text != WILDCARD:
+            raise misused(f"{option} {text!r} is not an address", remedy="Give one such as 10.0.0.7") from None
 
 
 def read_member(of: type[E], text: str, option: str) -> E:
@@ -144,6 +158,8 @@ def read_bindings(
     asked = [read_member(Operation, text, "--operation") for text in operations or ()]
     if not resources:
         raise misused("no resource was given", remedy=f"Give {RESOURCE_OPTIONS}")
+    if kind is PatternType.PREFIXED and any(name == WILDCARD for _, name in resources):
+        raise misused("'*' is no prefix: as a literal name it stands for all", remedy="Leave out 'prefixed'")
     if not entries:
         raise misused("no principal was given", remedy="Give --allow-principal User:NAME, or --deny-principal")
     wanted = [
@@ -186,8 +202,11 @@ def read_entries(
         (allowed, allow_hosts, Permission.ALLOW),
         (denied, deny_hosts, Permission.DENY),
     ):
+        word = permission.name.lower()
         if hosts and not principals:
-            raise misused(f"--{permission.name.lower()}-host needs --{permission.name.lower()}-principal")
+            raise misused(f"--{word}-host needs --{word}-principal")
+        for host in hosts or ():
+            check_host(host, f"--{word}-host")
         for principal in principals or ():
             check_principal(principal)
             found += [(principal, host, permission) for host in hosts or (WILDCARD,)]

@@ -1,12 +1,13 @@
 """`moldau certs create`: a certificate authority, a broker's and clients' certificates, for tests and laptops."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from moldau.tools.certs.authority import Authority, write_private
+from moldau.tools.certs.authority import LONGEST_NAME, Authority, write_private
 from moldau.tools.common.app import App
 from moldau.tools.common.failure import CommandError, misused
 from moldau.tools.common.output import print_text
@@ -14,6 +15,8 @@ from moldau.tools.common.output import print_text
 app = App(name="certs", help="Create certificates for tests and laptops.")
 
 HOSTS = ("localhost", "127.0.0.1", "::1")
+HOST = re.compile(r"[\w*.:-]{1,253}", re.ASCII)
+TAKEN = ("ca", "broker")
 
 
 @app.callback()
@@ -40,21 +43,30 @@ def create(
 
     All files are readable by their owner alone. Files of an earlier run are not replaced.
     """
-    names = client or []
-    wrong = [name for name in names if not name or "/" in name or name in ("ca", "broker")]
-    if wrong:
-        raise misused(f"--client {wrong[0]!r} cannot be the name of a file")
+    names = list(dict.fromkeys(client or []))
+    for name in names:
+        check_client(name)
+    for each in host or ():
+        if not HOST.fullmatch(each):
+            raise misused(f"--host {each!r} is not a host name or an address", remedy="Give one such as kafka.example")
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        present = [
-            directory / f"{name}.pem" for name in ("ca", "broker", *names) if (directory / f"{name}.pem").exists()
-        ]
+        present = [directory / f"{name}.pem" for name in (*TAKEN, *names) if (directory / f"{name}.pem").exists()]
         if present:
             raise CommandError(f"{present[0]} is there already", remedy="Name another directory, or remove it first")
         _create(directory, host or list(HOSTS), names, Authority(with_rsa=rsa))
     except OSError as problem:
         raise CommandError(f"cannot write to {problem.filename}: {problem.strerror}") from None
     print_text("\n".join(_told(directory, names)))
+
+
+def check_client(name: str) -> None:
+    """A client's name is the common name of its certificate, and that of a file."""
+    if not name or "/" in name or len(name) > LONGEST_NAME:
+        problem = f"has more than {LONGEST_NAME} characters" if len(name) > LONGEST_NAME else "cannot be a file's name"
+        raise misused(f"--client {name!r} {problem}", remedy="Give one such as alice")
+    if name in TAKEN:
+        raise misused(f"--client {name!r} is taken: {name}.pem is another file", remedy="Give another name")
 
 
 def _create(directory: Path, hosts: Sequence[str], clients: Sequence[str], authority: Authority) -> None:

@@ -20,6 +20,7 @@ YEAR = datetime.timedelta(days=365)
 SKEW = datetime.timedelta(minutes=5)  # of other machines' clocks
 RSA_BITS = 2048
 PRIVATE = 0o600
+LONGEST_NAME = 64  # of a subject's common name
 
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
@@ -79,7 +80,7 @@ class Authority:
 
     def broker(self, hosts: Sequence[str], *, subject: x509.Name | None = None, days: int = 365) -> Certificate:
         """A certificate for the host names and addresses, which may also be a client: brokers connect to each other."""
-        named = _common_name(hosts[0]) if subject is None else subject
+        named = _common_name(hosts[0][:LONGEST_NAME]) if subject is None else subject
         return self._issue(named, days, x509.SubjectAlternativeName([_alternative(host) for host in hosts]))
 
     def client(self, name: str = "", *, subject: x509.Name | None = None, days: int = 365) -> Certificate:

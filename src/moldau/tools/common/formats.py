@@ -183,6 +183,13 @@ def read_span(text: str) -> int:
     return round(total)
 
 
+def show_span(milliseconds: int) -> str:
+    """The same time for `read_span`, in the largest unit that fits: `30d`."""
+    units = [(unit, size) for unit, size in SPAN_UNITS_MS.items() if milliseconds % size == 0]
+    unit, size = max(units, key=lambda each: each[1])
+    return f"{milliseconds // size}{unit}"
+
+
 SIZE = re.compile(r"(\d+)\s*([KMG]i?)?B?", re.ASCII | re.IGNORECASE)
 SIZE_UNITS = {"": 1, "K": 1000, "KI": 1024, "M": 1000**2, "MI": 1024**2, "G": 1000**3, "GI": 1024**3}
 LARGEST_SIZE = 2**63 - 1
@@ -195,3 +202,11 @@ def read_size(text: str) -> int:
     if not 0 < size <= LARGEST_SIZE:
         raise ValueError(f"{text!r} is not a number of bytes such as 5000000, 10MB or 10MiB")
     return size
+
+
+def show_size(size: int) -> str:
+    """The same size for `read_size`, in the largest decimal unit that fits: `10MB`."""
+    for unit in ("G", "M", "K"):
+        if size and size % SIZE_UNITS[unit] == 0:
+            return f"{size // SIZE_UNITS[unit]}{unit}B"
+    return str(size)

@@ -1,17 +1,19 @@
-"""Commands that messages suggest, with the -b that this command line was given."""
+"""Commands that messages suggest, with the options that lead to the same cluster as this command line did."""
 
 import shlex
+from collections.abc import Sequence
 from contextvars import ContextVar
 
-_bootstrap: ContextVar[str] = ContextVar("bootstrap", default="")
+_before: ContextVar[tuple[str, ...]] = ContextVar("before", default=())
+_after: ContextVar[tuple[str, ...]] = ContextVar("after", default=())
 
 
-def remember_bootstrap(given: str | None) -> None:
-    """Repeat this address in suggestions; None if the next command finds it by itself."""
-    _bootstrap.set(given or "")
+def remember(before: Sequence[str], after: Sequence[str]) -> None:
+    """Repeat these options in suggestions, before and after the command."""
+    _before.set(tuple(before))
+    _after.set(tuple(after))
 
 
 def suggest(words: str) -> str:
     """`moldau` with these words, as it has to be typed to reach the same cluster."""
-    given = _bootstrap.get()
-    return f"moldau {words} -b {shlex.quote(given)}" if given else f"moldau {words}"
+    return " ".join(("moldau", *map(shlex.quote, _before.get()), words, *map(shlex.quote, _after.get())))

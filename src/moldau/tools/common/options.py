@@ -3,7 +3,7 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -13,9 +13,18 @@ import typer
 from moldau.client.admin.target import Target
 from moldau.client.settings import BOOTSTRAP_PROPERTY, BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, PROFILE_VARIABLE
 from moldau.tools.common.failure import misused, split_pair
-from moldau.tools.common.hints import remember_bootstrap
+from moldau.tools.common.hints import remember
 from moldau.tools.common.interrupts import ended_by_ctrl_c
-from moldau.tools.common.profiles import expand
+from moldau.tools.common.profiles import FILE_MARK, expand, profile
+
+NO_SECRETS = {  # properties that suggested commands repeat
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.username",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+}
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Validate only; change nothing.")]
 
@@ -78,7 +87,8 @@ class Shared:
 
     bootstrap: str | None = None
     output: Output = Output.TABLE
-    properties: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()  # as typed: KEY=VALUE or @FILE
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +101,33 @@ class CommandContext:
 
 def merge(outer: Shared, bootstrap: str | None, output: Output | None, properties: list[str] | None) -> CommandContext:
     """Options after the command's name win over those before it; properties add up."""
-    pairs = dict(split_pair(text, "-X") for text in (*outer.properties, *expand(properties or ())))
-    typed = bootstrap or outer.bootstrap or pairs.get(BOOTSTRAP_PROPERTY)
-    pairs.pop(BOOTSTRAP_PROPERTY, None)
-    found_anyway = typed == os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP)
-    remember_bootstrap(None if found_anyway else typed)
-    target = Target(typed or DEFAULT_BOOTSTRAP, pairs)
-    return CommandContext(target, (output or outer.output) is Output.JSON)
+    given = (*outer.properties, *(properties or ()))
+    of_profile = profile(outer.profile) if outer.profile else []
+    pairs = dict(split_pair(text, "-X") for text in (*of_profile, *expand(given)))
+    inline = dict(split_pair(text, "-X") for text in given if not text.startswith(FILE_MARK))
+    ways = (bootstrap, outer.bootstrap, inline.get(BOOTSTRAP_PROPERTY))
+    typed = next((each for each in ways if each is not None), None)
+    found = pairs.pop(BOOTSTRAP_PROPERTY, DEFAULT_BOOTSTRAP)
+    _check_files(pairs)
+    remember(*_repeated(typed, given, outer.profile))
+    return CommandContext(Target(found if typed is None else typed, pairs), (output or outer.output) is Output.JSON)
+
+
+def _check_files(properties: Mapping[str, str]) -> None:
+    """librdkafka says in OpenSSL's words only that a file is missing."""
+    for name, path in properties.items():
+        if name.startswith("ssl.") and name.endswith(".location") and not (path == "probe" or os.path.exists(path)):
+            raise misused(f"{name}: there is no file {path}", remedy="Paths are relative to the current directory")
+
+
+def _repeated(typed: str | None, given: Sequence[str], profile_name: str | None) -> tuple[list[str], list[str]]:
+    """Options that the next command needs, before and after it. No properties that may be passwords."""
+    own_profile = profile_name is not None and profile_name != os.environ.get(PROFILE_VARIABLE)
+    shown = [text for text in given if text.startswith(FILE_MARK) or text.partition("=")[0].strip() in NO_SECRETS]
+    after = [word for text in shown for word in ("-X", text)]
+    if typed is not None and typed != os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP):
+        after += ["-b", typed]
+    return ["--profile", str(profile_name)] if own_profile else [], after
 
 
 def read_choices(texts: list[str] | None, option: str, choices: Sequence[str]) -> set[str]:

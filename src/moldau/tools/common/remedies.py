@@ -29,6 +29,8 @@ def _remedy(error: AdminError) -> str:
     match error:
         case errors.Unreachable():
             return _connect_remedy(error)
+        case errors.LoginFailed():
+            return "Check sasl.mechanism, sasl.username and sasl.password"
         case errors.Refused():
             return REFUSALS.get(error.name, "")
         case errors.InvalidAddress():
@@ -50,12 +52,14 @@ def _connect_remedy(error: errors.Unreachable) -> str:
     match error:
         case errors.AdvertisedUnreachable():
             return f"Set advertised.listeners of broker {error.broker} to an address that clients reach"
-        case errors.ProtocolMismatch(protocol="plaintext"):
-            return "Give its security settings with -X, such as -X security.protocol=ssl"
-        case errors.ProtocolMismatch():
+        case errors.TlsFailed():
+            return ""  # it is in the error
+        case errors.NotTls():
             return (
                 f"Leave out -X security.protocol={error.protocol}, or name the broker's TLS listener with --bootstrap"
             )
+        case errors.ProtocolMismatch():
+            return f"Give its security settings with -X, such as -X security.protocol={error.wanted or 'ssl'}"
     return "Is it running? Start one with: moldau up"
 
 
@@ -75,6 +79,20 @@ def _lookup_remedy(error: AdminError) -> str:
             return "Choose partitions with --topic NAME:P,…, or another option than --shift-by"
         case errors.NothingCommitted():
             return f"See its offsets with: {suggest(f'group describe {error.group}')}"
+        case errors.NoPassword():
+            return "Type one, or give --password-file FILE"
+        case errors.BrokerHasRun():
+            return "Start it, and leave out --dir"
+        case errors.NoSuchUser():
+            return f"List users with: {suggest('user list')}"
+        case errors.NoSuchToken():
+            return f"List tokens with: {suggest('token list')}"
+        case errors.NoSuchOrganisation():
+            return f"List organisations with: {suggest('org list')}"
+        case errors.NoSuchProduct():
+            return f"List products with: {suggest(f'product list {error.organisation}')}"
+        case errors.NoSuchRole():
+            return f"See roles with: {suggest(f'org describe {error.organisation}')}"
         case errors.NoSuchTransactionalId():
             return f"List them with: {suggest('txn list')}"
         case errors.NoSuchTransaction():

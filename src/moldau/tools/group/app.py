@@ -73,7 +73,7 @@ def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[GROUP]…", autocompletion=complete_group, help="All when none is named.", show_default=False
+            metavar="GROUP", autocompletion=complete_group, help="All when none is named.", show_default=False
         ),
     ] = None,
 ) -> None:

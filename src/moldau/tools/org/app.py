@@ -11,7 +11,7 @@ from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import CommandError, misused, note
 from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import CommandContext, DryRun, client_command
-from moldau.tools.common.output import print_json, print_table, print_text
+from moldau.tools.common.output import counted, print_json, print_table, print_text
 from moldau.tools.org.limits import (
     BytesMax,
     ConnectionsMax,
@@ -35,7 +35,7 @@ app = App(name="org", help="Create, list, describe, alter and delete organisatio
 Name = Annotated[str, typer.Argument(metavar="ORGANISATION", show_default=False)]
 OwnName = Annotated[
     str | None,
-    typer.Argument(metavar="[ORGANISATION]", help="May be left out by its administrators.", show_default=False),
+    typer.Argument(metavar="ORGANISATION", help="May be left out by its administrators.", show_default=False),
 ]
 Member = Annotated[str, typer.Argument(metavar="ORGANISATION/USER", show_default=False)]
 
@@ -60,10 +60,12 @@ def create(
         Limits(), limit_texts(quota_in, quota_out, retention_max, partitions_max, bytes_max, connections_max)
     )
     with open_cluster(context.target) as cluster:
+        if organisations.exists(cluster, name):
+            raise misused(f"organisation {name!r} exists", remedy=f"Change it with: {suggest(f'org alter {name}')}")
         taken = [row.name for row in cluster.metadata().topics if (row.name or "").startswith(f"{name}.")]
         if taken and not adopt:
             raise CommandError(
-                f"{len(taken)} topics begin with {name!r} and a dot, and would belong to the organisation",
+                f"{counted(len(taken), 'topic')} with names that begin with '{name}.' would belong to the organisation",
                 remedy="Add --adopt to give them to it, or choose another name",
             )
         organisations.create(cluster, name, limits)
@@ -111,7 +113,7 @@ def list_all(context: CommandContext) -> None:
     if context.json:
         print_json([_plain(each) for each in found])
     elif found:
-        rows = [(each.name, list(each.products), len(each.members), show_limits(each.limits)) for each in found]
+        rows = [(each.name, list(each.products), len(each.members) or None, show_limits(each.limits)) for each in found]
         print_table(("ORGANISATION", "PRODUCTS", "USERS WITH ROLES", "LIMITS"), rows)
     else:
         note(f"There are no organisations yet. Create one with: {suggest('org create NAME')}")

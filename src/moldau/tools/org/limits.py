@@ -8,7 +8,7 @@ import typer
 
 from moldau.security.organisations import ALL_PRODUCTS, Limits, Role, plain_limits
 from moldau.tools.common.failure import misused
-from moldau.tools.common.formats import read_size, read_span
+from moldau.tools.common.formats import read_size, read_span, show_size, show_span
 
 NONE = "none"  # removes a limit
 
@@ -79,11 +79,21 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str], int], str]] = {
     "bytes_stored": ("--bytes-max", read_size, "100GB"),
     "connections": ("--connections-max", _count, "500"),
 }
+_SHOWN: Mapping[str, Callable[[int], str]] = {
+    "bytes_in": lambda rate: f"{show_size(rate)}/s",
+    "bytes_out": lambda rate: f"{show_size(rate)}/s",
+    "retention_ms": show_span,
+    "bytes_stored": show_size,
+}
 
 
 def show_limits(limits: Limits) -> str:
-    """`partitions 200, bytes_in 10000000`, or a dash."""
-    return ", ".join(f"{name} {value}" for name, value in plain_limits(limits).items()) or "-"
+    """As options take them: `partitions-max 200, quota-in 10MB/s`; or a dash."""
+    shown = (
+        f"{_OPTIONS[name][0].removeprefix('--')} {_SHOWN.get(name, str)(value)}"
+        for name, value in plain_limits(limits).items()
+    )
+    return ", ".join(shown) or "-"
 
 
 def read_roles(texts: list[str] | None, default: Role | None = None) -> dict[str, Role]:
@@ -96,6 +106,8 @@ def read_roles(texts: list[str] | None, default: Role | None = None) -> dict[str
     for text in texts:
         product, colon, name = text.rpartition(":")
         try:
+            if colon and not product:
+                raise ValueError(text)
             found[product if colon else ALL_PRODUCTS] = Role(name)
         except ValueError:
             choices = ", ".join(role.value for role in Role)

@@ -102,7 +102,7 @@ def reassign(
 def replicate(
     context: CommandContext,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]…", autocompletion=complete_topic, show_default=False)
+        list[str] | None, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)
     ] = None,
     factor: Annotated[
         int | None, typer.Option("--factor", "-r", metavar="N", min=1, help="Replicas of each partition.")

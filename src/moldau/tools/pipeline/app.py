@@ -181,7 +181,7 @@ def list_command(
 @app.command("status")
 def status_command(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default="all that run")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", show_default="all that run")] = None,
     directory: Directory = UP_DIRECTORY,
     once: Annotated[bool, typer.Option("--once", help="Print once, also on a terminal.")] = False,
     output: OutputOption = None,

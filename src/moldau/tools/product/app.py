@@ -74,7 +74,7 @@ def alter(
 def list_all(
     context: CommandContext,
     organisation: Annotated[
-        str | None, typer.Argument(metavar="[ORGANISATION]", help="All if none is named.", show_default=False)
+        str | None, typer.Argument(metavar="ORGANISATION", help="All if none is named.", show_default=False)
     ] = None,
 ) -> None:
     """List the products of one organisation, or of all."""

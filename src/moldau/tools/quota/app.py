@@ -1,6 +1,6 @@
 """`moldau quota`: list, describe, set and delete quotas of users, client ids and addresses."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,13 +17,14 @@ if TYPE_CHECKING:  # at run time where they are used: they load all messages of 
 
 app = App(name="quota", help="List, describe, set and delete quotas of users, client ids and addresses.")
 
+OF_ADDRESSES = "connection_creation_rate"
 BYTES = ("producer_byte_rate", "consumer_byte_rate")  # take sizes
 UNITS = {
     "producer_byte_rate": "bytes/s",
     "consumer_byte_rate": "bytes/s",
     "request_percentage": "%",
     "controller_mutation_rate": "partitions/s",
-    "connection_creation_rate": "connections/s",
+    OF_ADDRESSES: "connections/s",
 }
 
 User = Annotated[str | None, typer.Option("--user", metavar="NAME", help="Of this user.")]
@@ -77,7 +78,7 @@ def set_(
     context: CommandContext,
     quotas: Annotated[
         list[str],
-        typer.Argument(metavar="QUOTA=VALUE…", help="Such as producer_byte_rate=10MB/s.", show_default=False),
+        typer.Argument(metavar="QUOTA=VALUE", help="Such as producer_byte_rate=10MB/s.", show_default=False),
     ],
     user: User = None,
     user_default: UserDefault = False,
@@ -92,6 +93,7 @@ def set_(
     """
     entity = read_entity((user, user_default), (client_id, client_default), (ip, ip_default))
     values = dict(read_quota(text) for text in quotas)
+    check_kinds(entity, values)
     _alter(context, entity, values, dry_run=dry_run)
     done = "valid" if dry_run else "set"
     if context.json:
@@ -105,7 +107,7 @@ def set_(
 def delete(
     context: CommandContext,
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="[QUOTA…]", help="Only these.", show_default="all of the entity")
+        list[str] | None, typer.Argument(metavar="QUOTA", help="Only these.", show_default="all of the entity")
     ] = None,
     user: User = None,
     user_default: UserDefault = False,
@@ -125,7 +127,9 @@ def delete(
         present = {key: value for each in list_quotas(cluster, entity) for key, value in each.values.items()}
     missing = [key for key in keys or () if key not in present]
     if missing:
-        raise misused(f"{_name(entity)} has no quota {', '.join(missing)}")
+        raise misused(
+            f"{_name(entity)} has no quota {', '.join(missing)}", remedy=f"It has {', '.join(present) or 'none'}"
+        )
     doomed = [key for key in present if not keys or key in keys]
     if doomed and not yes and not dry_run:
         require_yes("deleting quotas", f"Delete {', '.join(doomed)} of {_name(entity)}?")
@@ -162,12 +166,22 @@ def read_entity(
     for option, (name, default) in (("--user", user), ("--client-id", client_id), ("--ip", ip)):
         if name is not None and default:
             raise misused(f"{option} names one, and its default means all others: choose one of them")
+        if name == "":
+            raise misused(f"{option} is empty", remedy="Give a name, or the option for its default")
     entity = entity_of((("user", *user), ("client-id", *client_id), ("ip", *ip)))
     if not entity:
         raise misused("no entity was given", remedy="Add --user, --client-id or --ip, or one of their defaults")
     if "ip" in entity and len(entity) > 1:
         raise misused("an address cannot be combined with a user or a client id")
     return entity
+
+
+def check_kinds(entity: "Entity", quotas: Iterable[str]) -> None:
+    """Addresses have a quota of their own, and no others."""
+    for key in quotas:
+        if (key == OF_ADDRESSES) != ("ip" in entity):
+            of, option = ("addresses", "--ip") if key == OF_ADDRESSES else ("users and client ids", "--user")
+            raise misused(f"{key} is a quota of {of}, not of {_name(entity)}", remedy=f"Give {option}")
 
 
 def read_quota(text: str) -> tuple[str, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moldau.client.admin.clients import admin_error, build_consumer, read_topic
+from moldau.client.admin.clients import admin_error, build_consumer, of_unused_group, read_topic
 from moldau.client.admin.errors import NoSuchPartition
 from moldau.client.admin.positions import LARGEST, Bounds, Kind, LogPosition, start_offset, stop_offset
 from moldau.client.admin.reachability import diagnose
@@ -261,5 +261,5 @@ def _take(message: "Message", target: Target, reading: Reading, printer: Printer
             printer(message)
     elif error is not None and error.name() == "_PARTITION_EOF" and partition is not None and offset is not None:
         reading.reached_end(partition, offset)
-    elif error is not None and not error.retriable():
+    elif error is not None and not error.retriable() and not of_unused_group(error):
         raise admin_error(error, target, topic=reading.topic)

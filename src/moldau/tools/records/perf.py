@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from moldau.client.admin.clients import admin_error, await_topic, build_consumer, build_producer, explain, read_topic
+from moldau.client.admin.clients import (
+    admin_error,
+    await_topic,
+    build_consumer,
+    build_producer,
+    explain,
+    of_unused_group,
+    read_topic,
+)
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.failure import INTERRUPTED, CommandError, note
@@ -241,7 +249,7 @@ def _receive(
             if error is None:
                 count += 1
                 size += len(message)
-            elif not error.retriable():
+            elif not error.retriable() and not of_unused_group(error):
                 raise admin_error(error, context.target)
         first_s = first_s or now - started
         advance(count)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moldau.security.acls import ANYONE, CLUSTER_NAME, SUPPORTED, Operation, PatternType, ResourceType
-from moldau.tools.acl.choices import check_principal
+from moldau.tools.acl.choices import check_host, check_principal
 from moldau.tools.common.app import App
 from moldau.tools.common.failure import note
 from moldau.tools.common.options import CommandContext, client_command
@@ -43,6 +43,7 @@ def check(
     from moldau.client.admin.cluster import open_cluster
 
     check_principal(principal)
+    check_host(host, "--host")
     with open_cluster(context.target) as cluster:
         authorization = read_authorization(cluster)
         topics = [row.name for row in cluster.metadata().topics if row.name]

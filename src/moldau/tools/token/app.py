@@ -35,13 +35,22 @@ def create(
             show_default="delegation.token.max.lifetime.ms",
         ),
     ] = None,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            "--owner",
+            metavar="User:NAME",
+            help="Of another user; needs CreateTokens on it.",
+            show_default="the logged-in user",
+        ),
+    ] = None,
 ) -> None:
     """Create a token. Its id and HMAC are user name and password of a SCRAM login."""
     from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.tokens import create_token
 
     with open_cluster(context.target) as cluster:
-        token = create_token(cluster, renewers or (), _length(lifetime, "--max-lifetime"))
+        token = create_token(cluster, renewers or (), _length(lifetime, "--max-lifetime"), owner)
     if context.json:
         print_json({**_document(token), "hmac": token.hmac})
         return
@@ -96,7 +105,8 @@ def expire(
 ) -> None:
     """Delete a token now. Its connections end with their sessions."""
     from moldau.client.admin.cluster import open_cluster
-    from moldau.client.admin.tokens import NoSuchToken, expire_token, list_tokens
+    from moldau.client.admin.errors import NoSuchToken
+    from moldau.client.admin.tokens import expire_token, list_tokens
 
     with open_cluster(context.target) as cluster:
         if dry_run:
@@ -117,9 +127,12 @@ def _length(text: str | None, option: str) -> int | None:
     if text is None:
         return None
     try:
-        return read_span(text)
+        found = read_span(text)
     except ValueError as error:
         raise misused(f"{option} {error}") from None
+    if not found:
+        raise misused(f"{option} {text!r} is no time at all", remedy="Leave it out for that of the broker")
+    return found
 
 
 def _times(token: "Token") -> tuple[str | None, ...]:

@@ -119,7 +119,7 @@ def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC]…", autocompletion=complete_topic, help="All when none is named.", show_default=False
+            metavar="TOPIC", autocompletion=complete_topic, help="All when none is named.", show_default=False
         ),
     ] = None,
     storage: Annotated[

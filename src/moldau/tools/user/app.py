@@ -1,7 +1,7 @@
 """`moldau user`: create, list, describe, alter and delete users with SCRAM credentials."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,13 +14,16 @@ from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.common.passwords import PasswordFile, read_password
 from moldau.tools.org.limits import Roles
 
+if TYPE_CHECKING:
+    from moldau.client.admin.cluster import Cluster
+
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 DEFAULT_ITERATIONS = 8192
 
 app = App(name="user", help="Create, list, describe, alter and delete users with SCRAM credentials.")
 
 Name = Annotated[str, typer.Argument(metavar="USER", show_default=False)]
-Names = Annotated[list[str] | None, typer.Argument(metavar="[USER]…", help="All if none is named.", show_default=False)]
+Names = Annotated[list[str] | None, typer.Argument(metavar="USER", help="All if none is named.", show_default=False)]
 Mechanisms = Annotated[
     list[str] | None,
     typer.Option("--mechanism", metavar="NAME,…", help="Only these.", show_default=", ".join(MECHANISMS)),
@@ -49,7 +52,7 @@ def create(
 
     A user of an organisation is named ORGANISATION/USER, and is a reader of all its products unless roles are given.
     """
-    from moldau.client.admin.clients import Admin
+    from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.users import check, create_first_user, list_users, set_password
 
     chosen = _chosen(mechanisms)
@@ -58,13 +61,14 @@ def create(
         path = create_first_user(directory, name, password, chosen, iterations)
         _tell(context, name, "created", f"Wrote user {name} to {path}; the cluster has it from its first start on.")
         return
-    admin = Admin(context.target)
-    if any(each.name == name for each in list_users(admin)):
-        raise CommandError(f"user {name!r} exists", remedy=f"Change its password with: {suggest(f'user alter {name}')}")
-    password = read_password(name, password_file)
-    check(name, password, chosen, iterations)
-    given = _give_roles(context, name, roles)  # before it can log in: without a role it would see nothing
-    set_password(admin, name, password, chosen, iterations)
+    with open_cluster(context.target) as cluster:
+        if any(each.name == name for each in list_users(cluster)):
+            remedy = f"Change its password with: {suggest(f'user alter {name}')}"
+            raise CommandError(f"user {name!r} exists", remedy=remedy)
+        password = read_password(name, password_file)
+        check(name, password, chosen, iterations)
+        given = _give_roles(cluster, name, roles)  # before it can log in: without a role it would see nothing
+        set_password(cluster, name, password, chosen, iterations)
     is_member = f" It is {given}." if given else ""
     _tell(context, name, "created", f"Created user {name} for {', '.join(chosen)}.{is_member}")
 
@@ -81,13 +85,13 @@ def alter(
     password_file: PasswordFile = None,
 ) -> None:
     """Change a user's password. Connections stay; new logins need the new one."""
-    from moldau.client.admin.clients import Admin
+    from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.users import list_users, set_password
 
-    admin = Admin(context.target)
-    (user,) = list_users(admin, [name])
-    chosen = _chosen(mechanisms) if mechanisms else list(user.iterations)
-    set_password(admin, name, read_password(name, password_file), chosen, iterations)
+    with open_cluster(context.target) as cluster:
+        (user,) = list_users(cluster, [name])
+        chosen = _chosen(mechanisms) if mechanisms else list(user.iterations)
+        set_password(cluster, name, read_password(name, password_file), chosen, iterations)
     _tell(context, name, "altered", f"Changed the password of {name} for {', '.join(chosen)}.")
 
 
@@ -108,28 +112,27 @@ def delete(
     context: CommandContext, name: Name, mechanisms: Mechanisms = None, dry_run: DryRun = False, yes: Yes = False
 ) -> None:
     """Delete a user's credentials. Its quotas, ACLs and roles stay, and its connections until they end."""
-    from moldau.client.admin.clients import Admin
+    from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.users import delete_credentials, list_users
 
-    admin = Admin(context.target)
-    (user,) = list_users(admin, [name])
-    chosen = [each for each in user.iterations if not mechanisms or each in _chosen(mechanisms)]
-    if not chosen:
-        raise misused(f"user {name!r} has none of these mechanisms", remedy=f"It has {', '.join(user.iterations)}")
-    credentials = ", ".join(chosen)
-    if dry_run:
-        _tell(context, name, "valid", f"Would delete the credentials of {name} for {credentials}.")
-        return
-    if not yes:
-        require_yes("user delete", f"Delete the credentials of {name} for {credentials}?")
-    delete_credentials(admin, name, chosen)
+    with open_cluster(context.target) as cluster:
+        (user,) = list_users(cluster, [name])
+        chosen = [each for each in user.iterations if not mechanisms or each in _chosen(mechanisms)]
+        if not chosen:
+            raise misused(f"user {name!r} has none of these mechanisms", remedy=f"It has {', '.join(user.iterations)}")
+        credentials = ", ".join(chosen)
+        if dry_run:
+            _tell(context, name, "valid", f"Would delete the credentials of {name} for {credentials}.")
+            return
+        if not yes:
+            require_yes("user delete", f"Delete the credentials of {name} for {credentials}?")
+        delete_credentials(cluster, name, chosen)
     _tell(context, name, "deleted", f"Deleted the credentials of {name} for {credentials}.")
 
 
-def _give_roles(context: CommandContext, name: str, roles: list[str] | None) -> str:
+def _give_roles(cluster: "Cluster", name: str, roles: list[str] | None) -> str:
     """Make the user a member of its organisation; returns its roles in words, or "" for a user of the cluster."""
     from moldau.client.admin import organisations
-    from moldau.client.admin.cluster import open_cluster
     from moldau.security.organisations import Role
     from moldau.tools.org.limits import read_roles, show_roles
 
@@ -139,8 +142,7 @@ def _give_roles(context: CommandContext, name: str, roles: list[str] | None) -> 
         return ""
     organisation, user = organisations.split_name(name, "USER")
     given = read_roles(roles, Role.READER)
-    with open_cluster(context.target) as cluster:
-        organisations.change(cluster, organisation, organisations.with_roles(user, given.items()))
+    organisations.change(cluster, organisation, organisations.with_roles(user, given.items()))
     return show_roles(given)
 
 
@@ -149,10 +151,11 @@ def _chosen(mechanisms: list[str] | None) -> list[str]:
 
 
 def _show(context: CommandContext, names: list[str] | None) -> None:
-    from moldau.client.admin.clients import Admin
+    from moldau.client.admin.cluster import open_cluster
     from moldau.client.admin.users import list_users
 
-    users = list_users(Admin(context.target), names)
+    with open_cluster(context.target) as cluster:
+        users = list_users(cluster, names)
     if context.json:
         print_json([{"user": user.name, "mechanisms": dict(user.iterations)} for user in users])
     elif users:

@@ -10,6 +10,7 @@ import pytest
 
 from moldau.base.errors import WireError
 from moldau.client.admin import cluster as module
+from moldau.client.admin import tls_probe
 from moldau.client.admin.cluster import TRANSACTION, open_cluster, retry_transient
 from moldau.client.admin.errors import AdminError, InvalidAddress, NoSuchBroker, Unreachable, refused
 from moldau.client.admin.log_dirs import LogDirs, read_log_dirs
@@ -33,7 +34,12 @@ def peer(answer: Answer) -> Iterator[Target]:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
-            connection, _ = server.accept()
+            with suppress(OSError):  # of the server's end
+                while True:
+                    connection, _ = server.accept()
+                    answer_frames(connection)
+
+        def answer_frames(connection: socket.socket) -> None:
             # a client that cannot read an answer resets the connection instead of closing it
             with suppress(ConnectionResetError), connection, connection.makefile("rb") as stream:
                 while head := stream.read(4):
@@ -45,6 +51,7 @@ def peer(answer: Answer) -> Iterator[Target]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield Target(f"127.0.0.1:{server.getsockname()[1]}")
+        server.shutdown(socket.SHUT_RDWR)  # ends accept
         thread.join(10)
 
 
@@ -156,7 +163,8 @@ def test_a_broker_that_is_not_there_is_named() -> None:
         (lambda frame: struct.pack(">iih", 6, 1, 0), "ends too early"),
     ],
 )
-def test_what_is_no_broker(answer: Answer, words: str) -> None:
+def test_what_is_no_broker(answer: Answer, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_probe, "PROBE_S", 0.1)  # the peer waits for the rest of a TLS greeting
     with peer(answer) as target, pytest.raises(AdminError, match=words), open_cluster(target):
         pass
 

@@ -42,7 +42,7 @@ def test_what_is_wrong_with_a_file(tmp_path: Path, text: str, words: str) -> Non
 def test_a_file_without_pyspark_is_told_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)  # as if it were not installed
     file = tmp_path / "orders.py"
-    file.write_text("from pyspark.sql import functions\ndef main(spark): ...")
+    file.write_text("import pyspark.sql.functions\ndef main(spark): ...")
     with pytest.raises(PipelineFileError, match=r"orders.py needs PySpark, .* pip install '.\[spark\]'"):
         load_main(str(file), ())
 

@@ -30,11 +30,32 @@ def test_files_that_are_there_stay(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "ca.pem").read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "ca", "broker"])
-def test_names_that_are_no_files(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("", "cannot be a file's name"),
+        ("a/b", "cannot be a file's name"),
+        ("ca", "is taken"),
+        ("broker", "is taken"),
+        ("a" * 65, "more than 64 characters"),
+    ],
+)
+def test_names_that_are_no_files(tmp_path: Path, name: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["certs", "create", str(tmp_path), "--client", name]) == 2
-    assert "cannot be the name of a file" in capsys.readouterr().err
+    assert words in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("host", ["", "not a host", "h" * 254, "a/b"])
+def test_hosts_that_are_none(tmp_path: Path, host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["certs", "create", str(tmp_path / "certs"), "--host", host]) == 2
+    assert "is not a host name or an address" in capsys.readouterr().err
+    assert not (tmp_path / "certs").exists()
+
+
+def test_a_long_host_name(tmp_path: Path) -> None:
+    """A common name has 64 characters at most; clients look at the alternative names."""
+    assert run(["certs", "create", str(tmp_path), "--host", f"{'h' * 60}.example.com"]) == 0
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

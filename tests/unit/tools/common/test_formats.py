@@ -12,8 +12,11 @@ from moldau.tools.common.formats import (
     Draft,
     Format,
     read_line,
+    read_size,
     read_span,
     read_time,
+    show_size,
+    show_span,
     write_bytes,
     write_json_bytes,
     write_json_headers,
@@ -128,3 +131,18 @@ def test_lengths_of_time(text: str, milliseconds: int) -> None:
 def test_what_is_no_length_of_time(text: str) -> None:
     with pytest.raises(ValueError, match="time"):
         read_span(text)
+
+
+@given(st.integers(0, 2**53))
+def test_a_time_is_shown_as_it_is_read(milliseconds: int) -> None:
+    assert read_span(show_span(milliseconds)) == milliseconds
+
+
+@given(st.integers(1, 2**63 - 1))
+def test_a_size_is_shown_as_it_is_read(size: int) -> None:
+    assert read_size(show_size(size)) == size
+
+
+def test_times_and_sizes_are_shown_in_large_units() -> None:
+    assert [show_span(each) for each in (0, 1, 90_000, 2_592_000_000)] == ["0d", "1ms", "90s", "30d"]
+    assert [show_size(each) for each in (0, 1_001, 10_000_000, 5_000_000_000)] == ["0", "1001", "10MB", "5GB"]

@@ -5,7 +5,7 @@ import pytest
 from moldau.base.ids import TopicPartition
 from moldau.client.admin import errors
 from moldau.client.admin.errors import AdminError
-from moldau.tools.common.hints import remember_bootstrap
+from moldau.tools.common.hints import remember
 from moldau.tools.common.remedies import command_error
 
 
@@ -15,7 +15,10 @@ from moldau.tools.common.remedies import command_error
         (errors.InvalidAddress("x"), 2, "--bootstrap"),
         (errors.Unreachable("h:1", "refused"), 1, "moldau up"),
         (errors.AdvertisedUnreachable("h:2", "refused", "h:1", 3), 1, "advertised.listeners of broker 3"),
-        (errors.ProtocolMismatch("h:1", "no TLS", "ssl"), 1, "Leave out -X security.protocol=ssl"),
+        (errors.NotTls("h:1", "no TLS", "ssl"), 1, "Leave out -X security.protocol=ssl"),
+        (errors.TlsFailed("h:1", "shows a certificate that has expired: renew it"), 1, "renew it"),
+        (errors.LoginFailed("h:1: invalid credentials"), 1, "sasl.password"),
+        (errors.ProtocolMismatch("h:1", "closed", "ssl", "sasl_ssl"), 1, "-X security.protocol=sasl_ssl"),
         (errors.ProtocolMismatch("h:1", "closed", "plaintext"), 1, "-X security.protocol=ssl"),
         (errors.Refused("TOPIC_ALREADY_EXISTS", "exists"), 1, "--if-not-exists"),
         (errors.NoSuchTopic("t"), 1, "moldau topic create t -b h:9"),
@@ -30,11 +33,11 @@ from moldau.tools.common.remedies import command_error
     ],
 )
 def test_every_failure_says_how_to_go_on(error: AdminError, code: int, words: str) -> None:
-    remember_bootstrap("h:9")
+    remember([], ["-b", "h:9"])
     try:
         told = command_error(error)
     finally:
-        remember_bootstrap(None)
+        remember([], [])
     assert told.exit_code == code
     assert str(told).startswith(str(error))
     assert words in str(told)
