@@ -13,13 +13,14 @@ from moldau.base.errors import Refusal
 from moldau.base.ids import Epoch, TopicPartition
 from moldau.base.settings import Live, SettingError, shortened
 from moldau.broker.settings import BROKER
+from moldau.broker.stray_partitions import partitions_in, some
 from moldau.groups.settings import GROUP
 from moldau.log.checkpoints import LEADER_EPOCHS, MalformedCheckpointError, read_epochs, read_topic_id
 from moldau.log.directory import METADATA_LOG, DirectoryRefused, LogDirectory
 from moldau.log.settings import checked
 from moldau.metadata import features
 from moldau.metadata.changes import BrokerConfigured, Change, GroupConfigured, ProducerIdsAllocated, TopicCreated
-from moldau.metadata.image import CLUSTER_DEFAULT, ClusterImage, PartitionState
+from moldau.metadata.image import CLUSTER_DEFAULT, PartitionState
 from moldau.metadata.kraft import KraftImage, KraftTopic, image_from_kraft
 from moldau.metadata.kraft import adopt as adopt_topic
 from moldau.wire.batch import CONTROL, HEADER_SIZE, PREFIX_SIZE, read_header
@@ -33,45 +34,16 @@ logger = logging.getLogger("moldau.broker")
 
 NO_CLEANING = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 LARGEST_BATCH = 64 * 1024 * 1024  # of a metadata log; Kafka's own are far smaller
-NAMED_AT_MOST = 5  # names in one line of the log
 
 
 def adopted(directories: list[LogDirectory], metadata_directory: str | None, broker_id: int) -> tuple[Change, ...]:
     """The changes that import the topics in the log directories, for a node that starts for the first time."""
-    found = {key: path for directory in directories for key, path in directory.partitions().items()}
-    if not found:
-        return ()
+    found = partitions_in(directories)
     places = [each.path for each in directories] + ([Path(metadata_directory)] if metadata_directory else [])
     kraft = next((path for place in places if (path := place / METADATA_LOG).is_dir()), None)
     if kraft is None:
         return _from_directories(found, broker_id)
     return _from_metadata_log(kraft, broker_id, set(found))
-
-
-def unknown_partitions(image: ClusterImage, directories: list[LogDirectory]) -> list[Path]:
-    """Partition directories that belong to no topic; they are left alone and named in the log."""
-    return [
-        path
-        for directory in directories
-        for (topic, index), path in directory.partitions().items()
-        if image.partition(topic, index) is None
-    ]
-
-
-def warn_of_unknown(image: ClusterImage, directories: list[LogDirectory]) -> None:
-    unknown = unknown_partitions(image, directories)
-    if unknown:
-        logger.warning(
-            "%d partition directories belong to no topic and are left as they are: %s",
-            len(unknown),
-            some(map(str, unknown)),
-        )
-
-
-def some(names: Iterable[str]) -> str:
-    """The first few of many names."""
-    listed = sorted(names)
-    return ", ".join(listed[:NAMED_AT_MOST]) + (", …" if len(listed) > NAMED_AT_MOST else "")
 
 
 # ── from Kafka's metadata log ──

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from moldau.base.errors import Refusal
 from moldau.base.session import Session
@@ -31,9 +31,6 @@ from moldau.broker.security.delegation_tokens import DelegationTokens
 from moldau.broker.security.denials import Denials
 from moldau.broker.security.gate import Gate
 from moldau.broker.security.guards.table import GUARDS
-from moldau.broker.security.peer_login import logged_in
-from moldau.broker.security.sasl_server import SaslServer
-from moldau.broker.security.sasl_settings import own_login
 from moldau.broker.settings import BrokerConfig
 from moldau.broker.table import APIS
 from moldau.broker.topics import TopicCreator
@@ -42,6 +39,10 @@ from moldau.metadata.image import ClusterImage
 from moldau.net.peer import Connect
 from moldau.replication.replicas import Replicas
 from moldau.security.audit import AuditBuffer
+
+if TYPE_CHECKING:
+    from moldau.broker.security.authenticator import SaslGate
+    from moldau.broker.security.sasl_server import SaslServer
 
 SERVED = [api.messages for api in APIS if not api.messages.between_brokers]
 ACTIONS = [api.messages.name for api in APIS if api.audited is not None]
@@ -59,7 +60,7 @@ class Assembly:
     client: ControllerClient | None
     control: ControlContext
     dispatcher: Dispatcher
-    sasl: SaslServer
+    sasl: "SaslServer | None"  # None if no listener has SASL: then its modules are not loaded
     quotas: ClientQuotas
     audit: Audit | None
     storage_exchange: StorageExchange | None  # None on a single node
@@ -80,6 +81,21 @@ class Assembly:
         organisations = self.control.organisations
         organisations.follow(old, new)
         self.dispatcher.organisations = organisations if organisations.organisations else None
+
+    def sasl_gates(self) -> "dict[str, SaslGate]":
+        """The gates of listeners with SASL."""
+        return {} if self.sasl is None else self.sasl.gates(self.dispatcher.log_in, self.dispatcher)
+
+    def start_audit(self) -> None:
+        if self.audit is not None:
+            self.audit.writer.start()
+
+    async def stop_security(self) -> None:
+        """Stop logins, and then the audit, which has their failures."""
+        if self.sasl is not None:
+            self.sasl.stop()
+        if self.audit is not None:
+            await self.audit.writer.stop()
 
     async def stop_coordinators(self) -> None:
         await self.transactions.stop()
@@ -141,7 +157,7 @@ def assemble(
     coordinator = CoordinatorContext(running, controller, groups, transactions, producer_ids, topics, now)
     gate = Gate(authorizer, GUARDS, image, current)
     dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS, gate)
-    sasl = SaslServer(current, image, now, organisations.refusal)
+    sasl = _sasl_server(running, image, now, organisations)
     return Assembly(
         marker_sender=marker_sender,
         add_partitions_sender=add_partitions_sender,
@@ -184,9 +200,24 @@ def coordinate(
 
 def connect_with_login(connect: Connect, running: RunningConfig, listener: str) -> Connect:
     """The same with a login at the other broker, if its listener wants one."""
+    if not running.current.has_sasl:
+        return connect
+    from moldau.broker.security.peer_login import logged_in
+    from moldau.broker.security.sasl_settings import own_login
+
     if own_login(running.current, listener) is None:
         return connect
     return logged_in(connect, lambda: own_login(running.current, listener))
+
+
+def _sasl_server(
+    running: RunningConfig, image: Callable[[], ClusterImage], now: Callable[[], int], organisations: Directory
+) -> "SaslServer | None":
+    if not running.current.has_sasl:
+        return None
+    from moldau.broker.security.sasl_server import SaslServer
+
+    return SaslServer(lambda: running.current, image, now, organisations.refusal)
 
 
 def _led_sizes(replicas: Replicas) -> Iterator[tuple[str, int]]:
@@ -200,7 +231,9 @@ def _authorizer(config: BrokerConfig, image: Callable[[], ClusterImage], denials
     return Authorizer(config.principals_of_super_users, image, denials, allow_everyone=everyone)
 
 
-def _audit(ctx: ControlContext, dispatcher: Dispatcher, sasl: SaslServer, now: Callable[[], int]) -> Audit | None:
+def _audit(
+    ctx: ControlContext, dispatcher: Dispatcher, sasl: "SaslServer | None", now: Callable[[], int]
+) -> Audit | None:
     """The audit, which hears of requests, failed logins and denials; None if it is turned off."""
     config = ctx.config
     if not config.moldau_audit_enable:
@@ -208,6 +241,7 @@ def _audit(ctx: ControlContext, dispatcher: Dispatcher, sasl: SaslServer, now: C
     topic = AuditTopic(config.node_id, ctx.replicas, ctx.peers, lambda: ctx.image, ctx.topics.create_missing, now)
     buffer = AuditBuffer(config.node_id, config.moldau_audit_max_records_per_second, now(), monotonic())
     audit = dispatcher.audit = Audit(buffer, AuditWriter(buffer, topic.append, now), ACTIONS, now)
-    sasl.on_failed = audit.login_failed
+    if sasl is not None:
+        sasl.on_failed = audit.login_failed
     ctx.organisations.denials.on_denied = audit.denied
     return audit

@@ -20,7 +20,7 @@ from moldau.base.errors import Refusal
 from moldau.base.properties import Properties
 from moldau.base.session import ENCRYPTED
 from moldau.base.settings import SettingsRefused
-from moldau.broker import adoption, process
+from moldau.broker import process
 from moldau.broker.assembly import assemble, connect_with_login, coordinate
 from moldau.broker.clock import Clock
 from moldau.broker.cluster.boot import boot_id, note, trusted
@@ -38,9 +38,10 @@ from moldau.broker.organisations.exchange import EXCHANGE_MS
 from moldau.broker.peers import Peers
 from moldau.broker.replica_manager import ReplicaManager
 from moldau.broker.scheduler import PeriodicTask, Scheduler
+from moldau.broker.security.credentials import token_secret
 from moldau.broker.security.first_users import first_users, forget_first_users
-from moldau.broker.security.sasl_server import token_secret
 from moldau.broker.settings import BrokerConfig, load
+from moldau.broker.stray_partitions import partitions_in, warn_of_unknown
 from moldau.log.directory import DirectoryFailed, DirectoryRefused, LogDirectory
 from moldau.log.reserve import DiskReserve
 from moldau.log.settings import LogConfig
@@ -327,7 +328,10 @@ class Node:
         if controller.founded:
             metadata_directory = config.values["metadata.log.dir"]
             kraft = str(metadata_directory) if metadata_directory else None
-            brought += adoption.adopted(self._directories, kraft, config.node_id)
+            if partitions_in(self._directories):
+                from moldau.broker.adoption import adopted  # here, because few brokers begin with partitions
+
+                brought += adopted(self._directories, kraft, config.node_id)
         return brought
 
     async def _open_logs(self) -> None:
@@ -341,7 +345,7 @@ class Node:
         await asyncio.to_thread(opening)
         if self._stop.is_set():
             raise StopRequested
-        adoption.warn_of_unknown(controller.image, self._directories)
+        warn_of_unknown(controller.image, self._directories)
         # A producer id that a log has seen must not be allocated again, even where the metadata was lost. A broker of a
         # cluster reports it when it registers.
         if self._lifecycle is None and replicas.last_producer_id >= controller.image.next_producer_id:
@@ -358,11 +362,9 @@ class Node:
             self._replica_manager.start()
         self._assembly.groups.start()
         self._assembly.transactions.start()
-        if self._assembly.audit is not None:
-            self._assembly.audit.writer.start()
+        self._assembly.start_audit()
         self._resuming = asyncio.get_running_loop().create_task(self._replicas.resume_moves())
-        dispatcher = self._assembly.dispatcher
-        self._listeners.start(dispatcher, self._assembly.sasl.gates(dispatcher.log_in, dispatcher))
+        self._listeners.start(self._assembly.dispatcher, self._assembly.sasl_gates())
         self._scheduler = Scheduler(self._periodic_tasks(), self._clock)
         self._compactor.start()
 
@@ -491,9 +493,7 @@ class Node:
         await self._assembly.stop_coordinators()
         await self._request_limits.drain()
         self._listeners.close()
-        self._assembly.sasl.stop()
-        if self._assembly.audit is not None:
-            await self._assembly.audit.writer.stop()
+        await self._assembly.stop_security()
         if self._replica_manager is not None:
             await self._replica_manager.stop()
         await self._replicas.stop()

@@ -20,7 +20,6 @@ from moldau.broker.listener_settings import (
     read_protocols,
     wrong_advertised,
 )
-from moldau.broker.security.sasl_settings import sasl_problems, sasl_warnings
 from moldau.broker.tables.clusters import CLUSTERS
 from moldau.broker.tables.coordination import COORDINATION
 from moldau.broker.tables.coordinators import COORDINATORS
@@ -217,6 +216,10 @@ class BrokerConfig:
         wanted = str(values["inter.broker.listener.name"] or values["security.inter.broker.protocol"]).upper()
         return wanted if wanted in names else names[0]
 
+    @property
+    def has_sasl(self) -> bool:
+        return any(each.protocol in AUTHENTICATED for each in self.listeners)
+
     def of_listener(self, listener: str, mechanism: str = "") -> Mapping[str, Value]:
         """Every setting of the table as a listener has it, and with a SASL mechanism as that mechanism has it there."""
         return self.overrides.over(self.values, listener, mechanism)
@@ -268,12 +271,20 @@ def load(properties: Mapping[str, str], *, host_name: str = "localhost") -> tupl
         overrides=ListenerOverrides(overrides),
         **{field: values[name] for field, name in PLAIN_FIELDS.items()},  # type: ignore[arg-type]
     )
+    if config.has_sasl:
+        warnings += _check_sasl(config)
+    warnings += advertised_warnings(config.listeners, config.advertised)
+    return config, warnings + _open_warnings(config)
+
+
+def _check_sasl(config: BrokerConfig) -> list[str]:
+    """Warnings. Raises SettingsRefused."""
+    from moldau.broker.security.sasl_settings import sasl_problems, sasl_warnings  # only brokers with SASL need these
+
     wrong = [*sasl_problems(config, config.inter_broker_listener if config.zookeeper_connect else None)]
     if wrong:
         raise SettingsRefused(wrong)
-    warnings += sasl_warnings(config)
-    warnings += advertised_warnings(config.listeners, config.advertised)
-    return config, warnings + _open_warnings(config)
+    return sasl_warnings(config)
 
 
 def _open_warnings(config: BrokerConfig) -> list[str]:

@@ -8,8 +8,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from moldau.base.crc import crc32c
 from moldau.log.files import OpenFiles, cut_back
 from moldau.log.header import RawHeader
 from moldau.log.segment import MAX_RELATIVE_OFFSET, Segment

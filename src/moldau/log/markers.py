@@ -3,8 +3,7 @@
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from moldau.base.crc import crc32c
 from moldau.wire.batch import CONTROL, CRC_POSITION, CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE, TRANSACTIONAL
 from moldau.wire.compression import CorruptRecords
 from moldau.wire.varint import INT64, read_varint

@@ -11,8 +11,7 @@ from itertools import islice
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from moldau.base.crc import crc32c
 from moldau.base.errors import Refusal, WireError
 
 BATCHES_KEPT: Final = 5  # a Java producer has at most five requests in flight

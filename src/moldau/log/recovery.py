@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from moldau.base.crc import crc32c
 from moldau.base.ids import Epoch, Offset
 from moldau.log import aborted, checkpoints
 from moldau.log import segment as segments

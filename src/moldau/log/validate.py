@@ -8,8 +8,7 @@ header's timestamps stand for those of the records.
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
+from moldau.base.crc import crc32c
 from moldau.base.errors import Refusal, WireError
 from moldau.log.header import RawHeader
 from moldau.log.settings import LogConfig

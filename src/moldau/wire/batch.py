@@ -7,7 +7,7 @@ without a new checksum.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
+from moldau.base.crc import crc32c
 
 MAGIC: Final = 2
 HEADER: Final = Struct(">qiibIhiqqqhii")

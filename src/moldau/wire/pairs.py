@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
+from moldau.base.crc import crc32c
 from moldau.wire.batch import CRC_POSITION, CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 from moldau.wire.varint import write_varint
 

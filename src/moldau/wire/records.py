@@ -9,8 +9,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
+from moldau.base.crc import crc32c
 from moldau.base.ids import NO_TIMESTAMP
 from moldau.wire.batch import (
     CODEC_MASK,

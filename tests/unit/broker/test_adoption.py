@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from moldau.broker.adoption import adopted, unknown_partitions
+from moldau.broker.adoption import adopted
+from moldau.broker.stray_partitions import unknown_partitions
 from moldau.log.checkpoints import write_topic_id
 from moldau.log.directory import DirectoryRefused, LogDirectory
 from moldau.metadata.changes import (

@@ -15,12 +15,11 @@ import secrets
 import weakref
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from moldau.base.errors import WireError
 from moldau.base.later import Later
 from moldau.base.session import Principal, Session
-from moldau.broker.security.sasl_settings import SaslListener
 from moldau.broker.security.work_pool import WorkPool
 from moldau.net.connection import Connection, FrameHandler, Handled
 from moldau.net.reply import BadRequest, Parked, Reply
@@ -29,6 +28,9 @@ from moldau.wire.frames import LENGTH, MIN_FRAME_SIZE
 from moldau.wire.headers import API_VERSIONS, read_request_prefix
 from moldau.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from moldau.wire.messages.sasl_handshake import SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from moldau.broker.security.sasl_settings import SaslListener
 
 HANDSHAKE, AUTHENTICATE = 17, 36  # API keys
 NONCE_BYTES: Final = 24
@@ -69,7 +71,7 @@ class SaslGate:
 
     def __init__(
         self,
-        settings: Callable[[], SaslListener],
+        settings: "Callable[[], SaslListener]",
         new_exchange: NewExchange,
         pool_of: Callable[[str], WorkPool],
         login: FrameHandler,

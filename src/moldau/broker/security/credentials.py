@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from moldau.broker.settings import BrokerConfig
 from moldau.metadata.documents import segment
 from moldau.metadata.image import ClusterImage
 from moldau.security.plain import Hashed, Listed, Verifier
@@ -14,6 +15,7 @@ from moldau.security.users import credentials
 
 USERS: Final = "/config/users/"
 TOKENS: Final = "/delegation_token/tokens/"
+TOKEN_SECRET: Final = "delegation.token.secret.key"
 SALT_BYTES: Final = 20
 PLAIN_LIKE: Final = SCRAM["SCRAM-SHA-256"]  # what a password without a stored credential is hashed as
 
@@ -24,6 +26,11 @@ def user_path(user: str) -> str:
 
 def token_path(token_id: str) -> str:
     return TOKENS + segment(token_id)
+
+
+def token_secret(config: BrokerConfig) -> str | None:
+    value = config.values[TOKEN_SECRET]
+    return str(value) if value else None
 
 
 class Credentials:

@@ -6,8 +6,7 @@ from moldau.base.errors import Refusal, WireError
 from moldau.base.session import ANONYMOUS, ENCRYPTED, Principal, SecurityProtocol, Session
 from moldau.broker.controller import Controller
 from moldau.broker.security.authenticator import Authenticator
-from moldau.broker.security.credentials import TOKENS, token_path
-from moldau.broker.security.sasl_server import token_secret
+from moldau.broker.security.credentials import TOKENS, token_path, token_secret
 from moldau.broker.settings import BrokerConfig
 from moldau.metadata.changes import Change, DocumentsChanged
 from moldau.metadata.image import ClusterImage

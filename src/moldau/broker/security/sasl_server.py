@@ -5,7 +5,7 @@ from functools import partial
 
 from moldau.base.session import Principal
 from moldau.broker.security.authenticator import OnFailed, SaslGate
-from moldau.broker.security.credentials import Credentials
+from moldau.broker.security.credentials import Credentials, token_secret
 from moldau.broker.security.jwks import TokenVerifier, unsigned_claims
 from moldau.broker.security.sasl_settings import OAuthSettings, SaslListener, read_sasl
 from moldau.broker.security.work_pool import WorkPool
@@ -16,8 +16,6 @@ from moldau.security.oauth import OAuthExchange, Verify
 from moldau.security.plain import PlainExchange
 from moldau.security.sasl import OAUTHBEARER, PLAIN, Exchange
 from moldau.security.scram import SCRAM, ScramExchange
-
-TOKEN_SECRET = "delegation.token.secret.key"
 
 
 class SaslServer:
@@ -91,8 +89,3 @@ class SaslServer:
     def stop(self) -> None:
         self._pool.stop()
         self._oauth_pool.stop()
-
-
-def token_secret(config: BrokerConfig) -> str | None:
-    value = config.values[TOKEN_SECRET]
-    return str(value) if value else None

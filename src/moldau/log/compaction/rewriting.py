@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from operator import attrgetter
 
-from crc32c import crc32c
-
+from moldau.base.crc import crc32c
 from moldau.log import aborted
 from moldau.log.aborted import Aborted
 from moldau.log.compaction.filtering import Filter

@@ -16,8 +16,7 @@ from struct import Struct
 from types import TracebackType
 from typing import NamedTuple, TypeAlias
 
-from crc32c import crc32c
-
+from moldau.base.crc import crc32c
 from moldau.wire.batch import CONTROL, CRC_START, HEADER_SIZE, MAGIC, BatchHeader, read_header
 from moldau.wire.compression import CorruptRecords
 from moldau.wire.records import ControlType, Record, decode_control, iter_records
