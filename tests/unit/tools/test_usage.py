@@ -113,7 +113,7 @@ MISUSES = {
     "partition reassign --run --file /no/such/plan": ("/no/such/plan",),
     "partition reassign --run --file /dev/null": ("not JSON",),
     "partition reassign --run --file /dev/null --topic t": ("Leave out",),
-    "partition replicate": ("nothing to do",),
+    "partition replicate": ("no topic was given", "Name topics, or give --internal"),
     "partition replicate t": ("--factor",),
     "partition replicate t --factor 0": ("--factor",),
     "partition replicate t --internal": ("--internal",),

@@ -115,8 +115,10 @@ def replicate(
     no_wait: NoWait = False,
 ) -> None:
     """Change the replication factor of topics."""
-    if bool(names) == internal:
-        raise misused("nothing to do" if not names else "TOPIC and --internal cannot be combined", remedy="Give one")
+    if not names and not internal:
+        raise misused("no topic was given", remedy="Name topics, or give --internal for the internal ones")
+    if names and internal:
+        raise misused("topics and --internal cannot be combined", remedy="Leave out one of them")
     if factor is None and not internal:
         raise misused("--factor is missing", remedy="Give the number of replicas, such as --factor 3")
     rate = read_throttle(throttle)
