@@ -121,7 +121,7 @@ def test_a_slow_move_is_seen_and_cancelled(cluster: Cluster, moldau: Run, tmp_pa
     assert watching.stderr is not None
     assert watching.stderr.readline() == "0 of 1 partitions are reassigned.\n"
     code, _, said = interrupt(watching)
-    assert (code, "brokers go on" in said) == (130, True)
+    assert (code, "brokers continue" in said) == (130, True)
     (row,) = json.loads(succeed(moldau("partition", "reassign", "--list", "-t", topic, "-o", "json")))
     assert (row["replicas"], row["adding"], row["removing"]) == ([1, 3], [3], [2])
     assert throttles(moldau, topic)

@@ -23,6 +23,7 @@ from moldau.tools.partition.moves import (
 )
 
 if TYPE_CHECKING:
+    from moldau.base.ids import TopicPartition
     from moldau.client.admin.health import Health
     from moldau.client.admin.layout import Layout
 
@@ -183,7 +184,7 @@ def decommission(
         words = f"cluster decommission {broker} --run"
         if not run:
             show_plan(context, layout, planned)
-            note(f"Nothing was moved. Move with: {suggest(words)}" if planned else _empty(broker))
+            note(f"Nothing was moved. Move with: {suggest(words)}" if planned else tell_unplanned(layout, broker))
             return
         if broker in layout.brokers:  # one that is not alive gets no replicas anyway
             if not cordon(cluster, broker, cordoned=True):
@@ -193,11 +194,25 @@ def decommission(
         show_plan(context, layout, planned)
         carry_out(cluster, layout, planned, rate, wait=not no_wait, again=words)
         if not no_wait:
-            left = [tp for tp, each in read_layout(cluster).partitions.items() if broker in each.replica_nodes]
+            left = partitions_on(read_layout(cluster), broker)
             if left:
                 remedy = f"Run again: {suggest(words)}"
                 raise CommandError(f"broker {broker} still has {show_partitions(left)}", remedy=remedy)
             note(_empty(broker))
+
+
+def partitions_on(layout: "Layout", broker: int) -> "list[TopicPartition]":
+    """The partitions with a replica on this broker, including those that are being moved away."""
+    return [tp for tp, each in layout.partitions.items() if broker in each.replica_nodes]
+
+
+def tell_unplanned(layout: "Layout", broker: int) -> str:
+    """What to do with a broker from which nothing else has to move."""
+    left = partitions_on(layout, broker)
+    if not left:
+        return _empty(broker)
+    wait = suggest(f"cluster decommission {broker} --run")
+    return f"Broker {broker} still has {show_partitions(left)}, which are being moved. Wait for them with: {wait}"
 
 
 def _empty(broker: int) -> str:

@@ -11,7 +11,7 @@ from moldau.tools.common.failure import misused, note
 from moldau.tools.common.formats import read_size
 from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import CommandContext
-from moldau.tools.common.output import print_json, print_table, print_text
+from moldau.tools.common.output import counted, print_json, print_table, print_text
 
 if TYPE_CHECKING:
     from moldau.client.admin.assignment import Replicas
@@ -24,7 +24,7 @@ Throttle = Annotated[
         "--throttle", metavar="BYTES", help="The most that a broker sends, and copies, per second: 10MB, 5000000."
     ),
 ]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Begin, and return while the brokers go on.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Return at once; the brokers move the replicas meanwhile.")]
 PlanOnly = Annotated[bool, typer.Option("--plan", help="Show the plan, and move nothing.")]
 Run = Annotated[bool, typer.Option("--run", help="Move, and wait until it is done.")]
 
@@ -54,6 +54,8 @@ def show_plan(context: CommandContext, layout: "Layout", plan: "Mapping[TopicPar
     elif plan:
         rows = [(tp.topic, tp.partition, layout.target(tp), replicas) for tp, replicas in plan.items()]
         print_table(("TOPIC", "PARTITION", "REPLICAS", "NEW REPLICAS"), rows)
+    elif layout.ongoing:
+        print_text(f"Nothing else has to move. Under way: {counted(len(layout.ongoing), 'reassignment')}.")
     else:
         print_text("Nothing has to move.")
 
@@ -84,7 +86,7 @@ def carry_out(
             note(f"{len(watched) - left} of {len(watched)} partitions are reassigned.")
     except KeyboardInterrupt:
         cancel = suggest("partition reassign --cancel")
-        note(f"The brokers go on. Follow the progress with: {suggest(again)}; cancel with: {cancel}")
+        note(f"The brokers continue without this command. Watch them with: {suggest(again)}; cancel with: {cancel}")
         raise
     end_throttle(cluster, layout, {tp.topic for tp in watched})
 

@@ -10,10 +10,14 @@ from moldau.client.admin import reassignments
 from moldau.client.admin.cluster import Cluster
 from moldau.client.admin.layout import Layout
 from moldau.client.admin.reassignments import ThrottleRemoval
+from moldau.client.admin.target import Target
+from moldau.tools.cluster.app import tell_unplanned
 from moldau.tools.common.failure import CommandError
 from moldau.tools.common.formats import read_size
+from moldau.tools.common.options import CommandContext
 from moldau.tools.partition.app import _same_command
-from moldau.tools.partition.moves import carry_out, read_plan_file
+from moldau.tools.partition.moves import carry_out, read_plan_file, show_plan
+from moldau.wire.messages.list_partition_reassignments import OngoingPartitionReassignment
 from moldau.wire.messages.metadata import MetadataResponsePartition
 
 
@@ -57,11 +61,25 @@ class Calls:
         return ThrottleRemoval(True, (2,))
 
     def carry_out(self, plan: dict[TopicPartition, tuple[int, ...]], rate: int | None = None) -> None:
-        row = MetadataResponsePartition(
-            error_code=0, partition_index=0, leader_id=1, replica_nodes=(1, 2), isr_nodes=(1, 2)
-        )
-        found = Layout("c", 1, {}, {TopicPartition("t", 0): row}, frozenset(), {})
-        carry_out(cast(Cluster, None), found, plan, rate, wait=True, again="the same")
+        carry_out(cast(Cluster, None), layout(), plan, rate, wait=True, again="the same")
+
+
+def layout(*, moving: bool = False) -> Layout:
+    """One partition with replicas 1 and 2; while it is moving, 2 is leaving."""
+    row = MetadataResponsePartition(
+        error_code=0, partition_index=0, leader_id=1, replica_nodes=(1, 2), isr_nodes=(1, 2)
+    )
+    move = OngoingPartitionReassignment(partition_index=0, replicas=(1, 2), adding_replicas=(), removing_replicas=(2,))
+    tp = TopicPartition("t", 0)
+    return Layout("c", 1, {}, {tp: row}, frozenset(), {tp: move} if moving else {})
+
+
+def test_a_broker_is_not_empty_while_its_replicas_move(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell_unplanned(layout(), 3) == "Broker 3 has no replicas: it can be removed."
+    moving = layout(moving=True)
+    assert "still has t:0" in tell_unplanned(moving, 2)
+    show_plan(CommandContext(Target("localhost"), json=False), moving, {})
+    assert capsys.readouterr().out == "Nothing else has to move. Under way: 1 reassignment.\n"
 
 
 def test_a_throttle_ends_with_the_moves(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
