@@ -30,6 +30,9 @@ from moldau.tools.common.remedies import command_error
 
 app = App(name="topic", help="Create, list, describe, alter and delete topics.")
 
+MOST_PARTITIONS = 100_000  # that librdkafka creates a topic with
+MOST_REPLICAS = 2**15 - 1  # an int16 in CreateTopics
+
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=complete_topic, show_default=False)]
 Settings = Annotated[
     list[str] | None,
@@ -46,7 +49,13 @@ def create(
     partitions: Annotated[
         int | None,
         typer.Option(
-            "--partitions", "-p", metavar="N", min=1, help="How many.", show_default="the broker's num.partitions"
+            "--partitions",
+            "-p",
+            metavar="N",
+            min=1,
+            max=MOST_PARTITIONS,
+            help="How many.",
+            show_default="the broker's num.partitions",
         ),
     ] = None,
     replication: Annotated[
@@ -56,6 +65,7 @@ def create(
             "-r",
             metavar="N",
             min=1,
+            max=MOST_REPLICAS,
             help="Replicas of each.",
             show_default="the broker's default.replication.factor",
         ),
@@ -149,7 +159,10 @@ def alter(
     context: CommandContext,
     name: TopicName,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", metavar="N", min=1, help="The new total; it can only grow.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", metavar="N", min=1, max=MOST_PARTITIONS, help="The new total; it can only grow."
+        ),
     ] = None,
     settings: Settings = None,
     config: Configs = None,
