@@ -25,6 +25,15 @@ HELP = ("-h", "--help")
 COMPLETE_VARIABLE = "_MOLDAU_COMPLETE"
 TRACEBACK_VARIABLE = "MOLDAU_TRACEBACK"
 
+# Pydantic's name of an error → what to say.
+NUMBER_PROBLEMS = {
+    "int_parsing": "'{given}' is not a whole number",
+    "int_parsing_size": "the number is too large",
+    "float_parsing": "'{given}' is not a number",
+    "greater_than_equal": "{given} is less than {ge}",
+    "less_than_equal": "{given} is more than {le}",
+}
+
 
 def main() -> None:
     """The entry point of the installed command."""
@@ -118,9 +127,19 @@ def _usage_line(error: "TyperException") -> str:
     """Typer's error about the command line, on one line, with the command that explains it."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else PROGRAM
+    error.message = _number_problem(error.__cause__) or error.message
     message = error.format_message().strip().replace(": Value error, ", ": ")
     stop = "" if message.endswith((".", "?", "!")) else "."
     return f"{message[:1].lower()}{message[1:]}{stop} See: {command} --help"
+
+
+def _number_problem(cause: BaseException | None) -> str:
+    """Pydantic's error about a number, with the number; nothing for other errors."""
+    details: list[Any] = getattr(cause, "errors", list)()
+    if not details:
+        return ""
+    wording = NUMBER_PROBLEMS.get(details[0]["type"], "")
+    return wording.format(given=details[0]["input"], **details[0].get("ctx", {}))
 
 
 def _reader_left() -> int:
