@@ -52,7 +52,7 @@ def test_up_and_down_and_up_again(tmp_path: Path) -> None:
         succeed(moldau("topic", "create", "orders", "-p", "2", "-r", "2"))
         succeed(moldau("produce", "orders", stdin="one\ntwo\n"))
         taken = ("--dir", str(tmp_path / "other"), "--port", str(port), "--zookeeper-port", str(zookeeper_port))
-        fail(moldau("cluster", "up", *taken), 1, f"port {port} cannot be used")
+        fail(moldau("cluster", "up", *taken), 1, f"cannot listen on port {port}", "choose other ports with --port")
     fail(runner("")("cluster", "up", "--dir", str(directory), "--brokers", "1"), 2, "has 2 brokers")
     with running(directory, port, zookeeper_port) as moldau:
         read = succeed(moldau("consume", "orders", "--from", "beginning", "-n", "2"))

@@ -269,7 +269,8 @@ class Listeners:
 def _bind_error(host: str, port: int, problem: OSError) -> str:
     error = f"cannot listen on {host or '*'}:{port}"
     if problem.errno == errno.EADDRINUSE:
-        return f"{error}: the port is in use; stop the other program or choose another port"
+        other = "choose another port with --listen or the setting listeners"
+        return f"{error}: the port is in use; stop the other program, or {other}"
     if problem.errno == errno.EACCES:
         return f"{error}: permission denied; ports below 1024 need privileges"
     return f"{error}: {problem.strerror}"

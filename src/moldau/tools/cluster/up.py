@@ -147,8 +147,10 @@ def _check_ports(options: UpOptions, count: int) -> None:
             try:
                 link.bind((HOST, port))
             except OSError as error:
-                remedy = "Does another cluster run? Else give --port or --zookeeper-port"
-                raise CommandError(f"port {port} cannot be used ({error.strerror})", remedy=remedy) from error
+                option = "--port" if options.port <= port < options.port + count else "--zookeeper-port"
+                remedy = f"Stop the broker or cluster that uses it, or choose other ports with {option}"
+                reason = (error.strerror or str(error)).lower()
+                raise CommandError(f"cannot listen on port {port}: {reason}", remedy=remedy) from error
 
 
 def _zookeeper_ports(options: UpOptions) -> list[Ports]:
