@@ -44,7 +44,8 @@ class ThrottledLog:
             del self._repeats[key]
             if oldest.count:
                 event, host, reason = key
-                self._log(logging.INFO, f"{event} {host}: {reason} ({oldest.count} more times)", now)
+                times = "time" if oldest.count == 1 else "times"
+                self._log(logging.INFO, f"{event} {host}: {reason} ({oldest.count} more {times})", now)
 
     def _log(self, level: int, line: str, now: float) -> None:
         second = int(now)

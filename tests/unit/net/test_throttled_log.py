@@ -31,7 +31,7 @@ def test_repeats_of_one_host_are_one_line_and_a_count(caplog: pytest.LogCaptureF
     log.write(logging.INFO, EVENT, "10.0.0.1:7", "no", 5.0 + REPEAT_SECONDS)
     assert caplog.messages == [
         "Closing connection from 10.0.0.1: no (99 more times)",
-        "Closing connection from [::1]: no (1 more times)",
+        "Closing connection from [::1]: no (1 more time)",
         "Closing connection from 10.0.0.1:7: no",
     ]
 
