@@ -114,9 +114,9 @@ def test_a_busy_port(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         line = refused_once("--dir", tmp_path / "data", "--listen", f"{HOST}:{port}")
-    assert (
-        line
-        == f"moldau: cannot listen on {HOST}:{port}: the port is in use; stop the other program or choose another port"
+    assert line == (
+        f"moldau: cannot listen on {HOST}:{port}: the port is in use; stop the other program, or choose another port "
+        "with --listen or the setting listeners"
     )
     assert not (tmp_path / "data").exists(), "a lock and nothing else was left"
 
@@ -219,6 +219,15 @@ def test_a_wrong_command_line(arguments: tuple[str, ...], said: str) -> None:
 def test_a_malformed_properties_file(tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text("num.partitions=\\u00zz\n")
     assert "line 1" in refused_once("--config", tmp_path / "server.properties", code=MISUSED)
+
+
+def test_a_file_of_another_kind(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("".join(f"word{number} and more\n" for number in range(100)))
+    lines = refused("--config", file, code=MISUSED).splitlines()
+    assert lines[0] == f"moldau: {file}:1: Unknown broker config name: word0"
+    assert lines[9] == f"moldau: {file}:10: Unknown broker config name: word9"
+    assert lines[10:] == ["moldau: and 90 more problems. Is this a server.properties file?"]
 
 
 def test_a_real_kraft_configuration_starts(tmp_path: Path, owned: Owned) -> None:

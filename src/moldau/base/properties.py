@@ -34,6 +34,10 @@ class Properties(dict[str, str]):
         copied._lines = dict(self._lines)
         return copied
 
+    def line(self, key: str) -> int:
+        """The number of its line; 0 for a key that did not come from the file."""
+        return self._lines.get(key, 0)
+
     def place(self, key: str) -> str | None:
         """`FILE:LINE`, or None for a key that did not come from the file."""
         line = self._lines.get(key)

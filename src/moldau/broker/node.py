@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from moldau import compiled
 from moldau.base.errors import Refusal
-from moldau.base.properties import Properties
 from moldau.base.session import ENCRYPTED
 from moldau.base.settings import SettingsRefused
 from moldau.broker import process
@@ -105,9 +104,7 @@ def run(properties: Mapping[str, str], announce: Announce | None = None, clock: 
     try:
         config, warnings = load(resolve(properties), host_name=socket.gethostname())
     except SettingsRefused as refused:
-        for problem in refused.problems:
-            place = properties.place(problem.name) if isinstance(properties, Properties) else None
-            print(f"moldau: {place}: {problem.message}" if place else f"moldau: {problem.message}", file=sys.stderr)
+        process.tell_problems(properties, refused.problems)
         return EXIT_REFUSED
     for warning in warnings:
         logger.warning("%s", warning)

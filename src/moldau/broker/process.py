@@ -1,18 +1,22 @@
-"""The broker's process: logging, file descriptors, signals, the event loop."""
+"""The broker's process: logging, refused settings, file descriptors, signals, the event loop."""
 
 import asyncio
 import logging
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
+
+from moldau.base.properties import Properties
+from moldau.base.settings import SettingError
 
 logger = logging.getLogger("moldau.broker")
 
 FILES_WANTED = 100_000
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
+SHOWN_PROBLEMS = 10
 
 
 def set_up_logging() -> None:
@@ -22,6 +26,17 @@ def set_up_logging() -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     root.propagate = False
+
+
+def tell_problems(properties: Mapping[str, str], problems: Sequence[SettingError]) -> None:
+    """Print one line each, in the order of the file; only the first ones, as it may be a file of another kind."""
+    file = properties if isinstance(properties, Properties) else Properties()
+    for problem in sorted(problems, key=lambda each: file.line(each.name))[:SHOWN_PROBLEMS]:
+        place = file.place(problem.name)
+        print(f"moldau: {place}: {problem.message}" if place else f"moldau: {problem.message}", file=sys.stderr)
+    more = len(problems) - SHOWN_PROBLEMS
+    if more > 0:
+        print(f"moldau: and {more} more problems. Is this a server.properties file?", file=sys.stderr)
 
 
 def raise_file_limit(connections: int) -> None:
