@@ -419,6 +419,17 @@ def test_an_interceptor_sees_a_failure_and_flush_raises_it_all_the_same(
     assert isinstance(stamp.told[0][1], RecordTooLarge)
 
 
+def test_an_interceptor_learns_of_a_record_that_cannot_be_serialized(
+    new_producer: NewProducer, create_topic: CreateTopic
+) -> None:
+    topic, stamp = create_topic(), Stamp()
+    producer = new_producer(interceptors=[stamp])
+    with pytest.raises(SerializationFailed) as refused:
+        producer.send(topic, "a", key=object())
+    producer.flush(S)
+    assert stamp.told == [("<a>", refused.value)]
+
+
 def test_a_failing_interceptor_is_logged_once_and_breaks_nothing(
     broker: AnyBroker, new_producer: NewProducer, create_topic: CreateTopic, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -77,9 +77,17 @@ class RecordMaker:
                     None,
                 )
         record = OutgoingRecord(topic, value, key, read_headers(headers, props), partition, read_timestamp(timestamp))
-        if self._on_send:
-            record = self._interceptors.pass_through(self._on_send, record)
-            settle = Intercepted(settle, record, self._tell, self._reports)
+        if not self._on_send:
+            return self._written(record, settle, max_block)
+        record = self._interceptors.pass_through(self._on_send, record)
+        told = Intercepted(settle, record, self._tell, self._reports)
+        try:
+            return self._written(record, told, max_block)
+        except ClientError as error:
+            told.refused(error)
+            raise
+
+    def _written(self, record: OutgoingRecord, settle: Settle, max_block: float) -> Arguments:
         topic = record.topic
         written_key = _serialize(self._key_serializer, record.key, SerializerContext(topic, "key", record.headers))
         context = SerializerContext(topic, "value", record.headers, written_key)
