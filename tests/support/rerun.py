@@ -22,7 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType
 
-MOST_FLAKY = 10  # more than these have a common cause
+MOST_FLAKY = 10  # files: more than these have a common cause, and a fixture that fails breaks all tests of its file
 PLUGINS = "tests.support.repository"
 # Both and a whole run are still less than an hour.
 STUCK_S = os.environ.get("MOLDAU_STUCK_S", "600")
@@ -56,8 +56,9 @@ class Run:
             return "pytest stopped before all tests had run"
         if lost := [test for test, outcome in self.outcomes.items() if outcome == "not collected"]:
             return f"not collected: {lost[0]}"
-        if len(self.failed) > MOST_FLAKY:
-            return f"{len(self.failed)} tests failed, and flaky ones are {MOST_FLAKY} at most"
+        files = {test.partition("::")[0] for test in self.failed}
+        if len(files) > MOST_FLAKY:
+            return f"tests failed in {len(files)} files, and flaky ones are in {MOST_FLAKY} at most"
         return None if self.failed else "pytest failed, but no test did"
 
 
