@@ -10,8 +10,11 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
+
+from moldau.client.consumer.options import DEFAULTS
 
 Job = dict[str, Any]
 Figures = dict[str, Any]
@@ -19,6 +22,9 @@ Figures = dict[str, Any]
 SIZE = 100
 CHUNK = 1_000
 LINGER_S = 0.005
+NOTHING: Mapping[str, object] = {}
+# librdkafka waits 1 s when its queue is full. Moldau's client changes that; so does this for confluent-kafka.
+TUNED: Mapping[str, object] = {"fetch.queue.backoff.ms": DEFAULTS["fetch.queue.backoff.ms"]}
 
 
 def _cpu_s() -> float:
@@ -148,6 +154,20 @@ def _confluent_producer(job: Job, linger_s: float) -> Any:
 
 def confluent_produce(job: Job) -> Figures:
     """With a delivery report for each record, as the other clients have."""
+    return _confluent_produce(job, 1, reports=True)
+
+
+def confluent_produce_batches(job: Job) -> Figures:
+    """The same, polling once per thousand records."""
+    return _confluent_produce(job, CHUNK, reports=True)
+
+
+def confluent_produce_unreported(job: Job) -> Figures:
+    """The fastest that it can do: nobody learns what became of a record."""
+    return _confluent_produce(job, CHUNK, reports=False)
+
+
+def _confluent_produce(job: Job, serve_every: int, *, reports: bool) -> Figures:
     value, failures, producer = os.urandom(SIZE), [], _confluent_producer(job, LINGER_S)
     producer.produce(job["topic"], value)
     producer.flush()
@@ -156,15 +176,18 @@ def confluent_produce(job: Job) -> Figures:
         if error is not None:
             failures.append(error)
 
+    told = {"on_delivery": report} if reports else {}
+
     def work() -> None:
-        for _ in range(job["records"]):
+        for number in range(job["records"]):
             while True:
                 try:
-                    producer.produce(job["topic"], value, on_delivery=report)
+                    producer.produce(job["topic"], value, **told)
                     break
                 except BufferError:
                     producer.poll(0.01)
-            producer.poll(0)
+            if number % serve_every == 0:
+                producer.poll(0)
         producer.flush()
 
     figures = _timed(job["records"], work)
@@ -173,41 +196,19 @@ def confluent_produce(job: Job) -> Figures:
     return figures
 
 
-def confluent_produce_batches(job: Job) -> Figures:
-    """Without delivery reports, polling once per thousand records: the fastest that it can do."""
-    value, producer = os.urandom(SIZE), _confluent_producer(job, LINGER_S)
-    producer.produce(job["topic"], value)
-    producer.flush()
-
-    def work() -> None:
-        for number in range(job["records"]):
-            while True:
-                try:
-                    producer.produce(job["topic"], value)
-                    break
-                except BufferError:
-                    producer.poll(0.01)
-            if number % CHUNK == 0:
-                producer.poll(0)
-        producer.flush()
-
-    return _timed(job["records"], work)
-
-
-def _confluent_consumer(job: Job) -> Any:
+def _confluent_consumer(job: Job, settings: Mapping[str, object]) -> Any:
     from confluent_kafka import Consumer
 
-    consumer = Consumer(
-        {"bootstrap.servers": job["bootstrap"], "group.id": job["group"], "auto.offset.reset": "earliest"}
-    )
+    usual = {"bootstrap.servers": job["bootstrap"], "group.id": job["group"], "auto.offset.reset": "earliest"}
+    consumer = Consumer({**usual, **settings})
     consumer.subscribe([job["topic"]])
     while consumer.poll(1.0) is None:
         pass
     return consumer
 
 
-def confluent_consume(job: Job) -> Figures:
-    consumer, left = _confluent_consumer(job), job["records"] - 1
+def confluent_consume(job: Job, settings: Mapping[str, object] = NOTHING) -> Figures:
+    consumer, left = _confluent_consumer(job, settings), job["records"] - 1
 
     def work() -> None:
         seen = size = 0
@@ -222,8 +223,8 @@ def confluent_consume(job: Job) -> Figures:
     return figures
 
 
-def confluent_consume_batches(job: Job) -> Figures:
-    consumer, left = _confluent_consumer(job), job["records"] - 1
+def confluent_consume_batches(job: Job, settings: Mapping[str, object] = NOTHING) -> Figures:
+    consumer, left = _confluent_consumer(job, settings), job["records"] - 1
 
     def work() -> None:
         seen = size = 0
@@ -420,16 +421,22 @@ LOADS: dict[str, dict[str, Callable[[Job], Figures]]] = {
         "aiokafka": aiokafka_produce,
         "kafka-python": kafka_python_produce,
     },
-    "produce-batches": {"moldau": moldau_produce_batches, "confluent-kafka": confluent_produce_batches},
+    "produce-batches": {
+        "moldau": moldau_produce_batches,
+        "confluent-kafka": confluent_produce_batches,
+        "confluent-kafka, no reports": confluent_produce_unreported,
+    },
     "consume": {
         "moldau": moldau_consume,
         "confluent-kafka": confluent_consume,
+        "confluent-kafka, tuned": partial(confluent_consume, settings=TUNED),
         "aiokafka": aiokafka_consume,
         "kafka-python": kafka_python_consume,
     },
     "consume-batches": {
         "moldau": moldau_consume_batches,
         "confluent-kafka": confluent_consume_batches,
+        "confluent-kafka, tuned": partial(confluent_consume_batches, settings=TUNED),
         "aiokafka": aiokafka_consume_batches,
         "kafka-python": kafka_python_consume_batches,
     },

@@ -1,7 +1,8 @@
 """A record as a consumer gets it. Everything is read from librdkafka's message when it is first asked for."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 from moldau.base.ids import NO_TIMESTAMP, Offset, TopicPartition
 from moldau.client.errors import ClientError, DeserializationFailed
@@ -11,14 +12,15 @@ from moldau.client.serializers.port import Deserializer, Headers, K, SerializerC
 if TYPE_CHECKING:
     from confluent_kafka import Message as KafkaMessage
 
-_UNREAD: Any = object()
-
 
 class Deserializers(NamedTuple):
     """Of a consumer's keys and values."""
 
     key: Deserializer[Any] = raw
     value: Deserializer[Any] = raw
+
+
+RAW = Deserializers()
 
 
 class Message(Generic[K, V]):
@@ -29,9 +31,8 @@ class Message(Generic[K, V]):
     def __init__(self, record: "KafkaMessage", deserializers: Deserializers) -> None:
         self.record = record  # librdkafka's
         self._deserializers = deserializers
-        self._key: K = _UNREAD
-        self._value: V = _UNREAD
         self.is_done = False
+        # _key and _value are set when they are first deserialized: making a message is what a fast loop costs.
 
     @classmethod
     def of(
@@ -44,7 +45,7 @@ class Message(Generic[K, V]):
         value: bytes | None = None,
         headers: Headers | None = None,
         timestamp: int = NO_TIMESTAMP,
-        deserializers: Deserializers = Deserializers(),  # noqa: B008  # an immutable value
+        deserializers: Deserializers = RAW,
     ) -> "Message[K, V]":
         """A message that no broker sent, for tests of handlers."""
         from confluent_kafka import TIMESTAMP_CREATE_TIME
@@ -94,17 +95,25 @@ class Message(Generic[K, V]):
     @property
     def key(self) -> K:
         """The key; raises `DeserializationFailed` if it cannot be read."""
-        if self._key is _UNREAD:
-            self._key = self._deserialize(self._deserializers.key, self.record.key(), "key")
+        deserializer: Any = self._deserializers.key
+        if deserializer is raw:
+            return self.record.key()  # type: ignore[return-value]  # K is bytes or None
+        try:
+            return self._key
+        except AttributeError:
+            self._key: K = self._deserialize(deserializer, self.record.key(), "key")
         return self._key
 
     @property
     def value(self) -> V:
         """The value; raises `DeserializationFailed` if it cannot be read."""
-        if self._value is _UNREAD:
-            deserializer = self._deserializers.value
-            data: Any = self.record.value()
-            self._value = data if deserializer is raw else self._deserialize(deserializer, data, "value")
+        deserializer: Any = self._deserializers.value
+        if deserializer is raw:
+            return self.record.value()  # type: ignore[return-value]  # V is bytes or None
+        try:
+            return self._value
+        except AttributeError:
+            self._value: V = self._deserialize(deserializer, self.record.value(), "value")
         return self._value
 
     @property
@@ -119,8 +128,6 @@ class Message(Generic[K, V]):
         return found
 
     def _deserialize(self, deserializer: Deserializer[Any], data: bytes | None, field: Any) -> Any:
-        if deserializer is raw:
-            return data
         context = SerializerContext(self.topic, field, self.headers, None if field == "key" else self.raw_key)
         try:
             return deserializer(data, context)
@@ -132,3 +139,47 @@ class Message(Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"Message({self.topic}-{self.partition} offset {self.offset})"
+
+
+class Batch(Sequence[Message[K, V]]):
+    """Messages that were taken together. Each is made when it is asked for, which is cheaper than to keep them all; if
+    there is something to deserialize they are kept, so that this happens once.
+    """
+
+    __slots__ = ("_deserializers", "_kept", "records")
+
+    def __init__(self, records: "list[KafkaMessage]", deserializers: Deserializers) -> None:
+        self.records = records  # librdkafka's
+        self._deserializers = deserializers
+        self._kept: list[Message[K, V]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Message[K, V]]:
+        if self._deserializers == RAW:
+            return map(Message, self.records, repeat(self._deserializers))
+        return iter(self._messages())
+
+    @overload
+    def __getitem__(self, index: int) -> Message[K, V]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Message[K, V]]: ...
+
+    def __getitem__(self, index: int | slice) -> Message[K, V] | list[Message[K, V]]:
+        if self._deserializers == RAW:
+            found = self.records[index]
+            return list(map(self._message, found)) if isinstance(found, list) else self._message(found)
+        return self._messages()[index]
+
+    def __repr__(self) -> str:
+        return f"Batch({len(self)} messages)"
+
+    def _messages(self) -> list[Message[K, V]]:
+        if self._kept is None:
+            self._kept = list(map(self._message, self.records))
+        return self._kept
+
+    def _message(self, record: "KafkaMessage") -> Message[K, V]:
+        return Message(record, self._deserializers)

@@ -139,10 +139,10 @@ class Consumer(Generic[K, V]):
         engine.hold(found)
         return found[0] if found else None
 
-    def batches(self, n: int = BATCH, wait: float = FILL_S) -> Iterator[list[Message[K, V]]]:
-        """Lists of up to `n` messages, until `wakeup`. A list is done when the next one is asked for.
+    def batches(self, n: int = BATCH, wait: float = FILL_S) -> Iterator[Sequence[Message[K, V]]]:
+        """Batches of up to `n` messages, until `wakeup`. A batch is done when the next one is asked for.
 
-        A list with fewer messages comes when no more arrived within `wait` seconds.
+        One with fewer messages comes when no more arrived within `wait` seconds.
         """
         if n < 1:
             raise InvalidUse("a batch has one message at least")

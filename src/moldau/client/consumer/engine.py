@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from moldau.base.ids import Offset, TopicPartition
+from moldau.client.consumer.batches import Piece, gather
 from moldau.client.consumer.commits import Commits, OffsetAndMetadata, Offsets
 from moldau.client.consumer.filters import Filter
 from moldau.client.consumer.handover import AnyMessage, Handover
@@ -22,6 +23,7 @@ from moldau.client.consumer.rebalances import OffsetProvider, Rebalances, Revoca
 from moldau.client.consumer.subscriptions import start_offset, subscription_of, with_offsets
 from moldau.client.errors import ClientError, Closed, Fenced, InvalidUse
 from moldau.client.interceptors import Interceptors
+from moldau.client.message import Batch
 
 logger = logging.getLogger(__name__)
 
@@ -143,27 +145,32 @@ class ConsumerEngine:
         finally:
             self.leave()
 
-    def batches(self, most: int, wait: float) -> Iterator[list[AnyMessage]]:
-        """Lists of messages, until `wakeup`; each is done when the next one is asked for.
+    def batches(self, most: int, wait: float) -> Iterator[Sequence[AnyMessage]]:
+        """Batches of messages, until `wakeup`; each is done when the next one is asked for.
 
-        A list is yielded when it is full, or `wait` seconds after its first message came.
+        A batch is yielded when it is full, or `wait` seconds after its first message came.
         """
         self.finish()
         try:
-            while found := self.take(most, None):
-                until = time.monotonic() + wait
-                more: list[AnyMessage] | None = None
-                while len(found) < most and (
-                    more := self.take_in_time(most - len(found), max(until - time.monotonic(), 0))
-                ):
-                    found += more
-                self._loop_has = found
-                yield found
-                self.finish()
-                if more == []:  # a wakeup
+            while True:
+                messages, self._loop_has, woken = self._gather(most, wait)
+                if messages:
+                    yield messages
+                    self.finish()
+                if woken:
                     return
         finally:
             self.leave()
+
+    def _gather(self, most: int, wait: float) -> tuple[Sequence[AnyMessage], Sequence[Handed], bool]:
+        if self._plain:
+            records, handed, woken = gather(self._handover.take_ranges, most, wait)
+            return Batch(records, self.options.deserializers), handed, woken
+        return gather(self._take_piece, most, wait)
+
+    def _take_piece(self, most: int, timeout: float | None) -> Piece[AnyMessage] | None:
+        messages = self.take_in_time(most, timeout)
+        return None if messages is None else Piece(messages, messages)
 
     def lease(self, messages: Sequence[AnyMessage]) -> Lease[AnyMessage]:
         """Messages that were just taken, for a loop that works through them."""

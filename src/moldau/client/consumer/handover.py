@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from moldau.base.ids import Offset, TopicPartition
-from moldau.client.consumer.buffers import Buffer, Run
+from moldau.client.consumer.batches import Piece
+from moldau.client.consumer.buffers import Buffer, Run, Slice
 from moldau.client.consumer.leases import Lease
 from moldau.client.consumer.partitions import named
 from moldau.client.consumer.progress import Handed, OffsetRange, Progress
@@ -22,6 +23,7 @@ from moldau.client.message import Deserializers, Message
 if TYPE_CHECKING:
     from confluent_kafka import Message as KafkaMessage
 
+T = TypeVar("T")
 AnyMessage: TypeAlias = Message[Any, Any]
 NOWHERE: Mapping[TopicPartition, Offset] = MappingProxyType({})
 CHECK_S = 0.1  # between two looks at messages in hand
@@ -54,9 +56,16 @@ class Handover:
 
     def take(self, most: int, timeout: float | None) -> list[AnyMessage] | None:
         """Up to `most` messages; empty after `wakeup`; None when the time is over."""
+        return self._await(lambda: self.take_now(most), timeout)
+
+    def take_ranges(self, most: int, timeout: float | None) -> "Piece[KafkaMessage] | None":
+        """The same as librdkafka's messages; the neighbours of a partition are done together."""
+        return self._await(lambda: self._take_ranges_now(most), timeout)
+
+    def _await(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.changed:
-            while (found := self.take_now(most)) is None:
+            while (found := take()) is None:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return None
@@ -70,25 +79,49 @@ class Handover:
     def take_now(self, most: int, without: Collection[TopicPartition] = ()) -> list[AnyMessage] | None:
         """Up to `most` messages, none of partitions `without`; empty after `wakeup`; None if there is nothing yet."""
         with self.changed:
-            self._call_back()
-            self._check()
-            if self._woken:
-                self._woken = False
-                return []
-            slices = self.buffer.peek(most, without)
-            if not slices:
+            slices = self._next_slices(most, without)
+            if slices is None:
                 return None
-            was_full = self.buffer.full
             found: list[AnyMessage] = []
             for part in slices:
                 messages: list[AnyMessage] = [Message(record, self._deserializers) for record in part.messages]
                 # First the progress: should Ctrl-C come in between, the messages are handed out again.
                 self._progress[part.run.partition].hand_out(messages)
                 found += messages
-            self.buffer.remove(slices)
-            if was_full:
-                self.changed.notify_all()
+            self._remove(slices)
             return found
+
+    def _take_ranges_now(self, most: int) -> "Piece[KafkaMessage] | None":
+        with self.changed:
+            slices = self._next_slices(most)
+            if slices is None:
+                return None
+            records: list[KafkaMessage] = []
+            ranges: list[OffsetRange] = []
+            for part in slices:
+                messages = part.messages
+                first, last = messages[0].offset() or 0, messages[-1].offset() or 0
+                handed = OffsetRange(part.run.partition, first, last + 1)
+                self._progress[part.run.partition].hand_out_range(handed, last + 1)
+                ranges.append(handed)
+                records += messages
+            self._remove(slices)
+            return Piece(records, ranges)
+
+    def _next_slices(self, most: int, without: Collection[TopicPartition] = ()) -> "list[Slice[KafkaMessage]] | None":
+        """What to hand out; empty after `wakeup`; None if there is nothing yet. Raises what there is to raise."""
+        self._call_back()
+        self._check()
+        if self._woken:
+            self._woken = False
+            return []
+        return self.buffer.peek(most, without) or None
+
+    def _remove(self, slices: "list[Slice[KafkaMessage]]") -> None:
+        was_full = self.buffer.full
+        self.buffer.remove(slices)
+        if was_full:
+            self.changed.notify_all()
 
     def lease(self, messages: Sequence[AnyMessage], epoch: int) -> Lease[AnyMessage]:
         """Messages that were taken in this epoch, as a lease; without those that have to be given back already."""

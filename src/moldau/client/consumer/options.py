@@ -33,7 +33,11 @@ OWNED = {
     "enable.partition.eof": "use lag()",
 }
 # librdkafka prefetches; what it has is dropped when partitions are paused.
-DEFAULTS: Mapping[str, object] = {"queued.max.messages.kbytes": BUFFER_BYTES >> 10, "fetch.wait.max.ms": 100}
+DEFAULTS: Mapping[str, object] = {
+    "queued.max.messages.kbytes": BUFFER_BYTES >> 10,
+    "fetch.wait.max.ms": 100,
+    "fetch.queue.backoff.ms": 10,  # 1 s by default: a consumer that empties the queue sooner waits for the rest of it
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -230,12 +230,10 @@ class PollLoop:
             messages = [message for message in messages if message.error() is None]
         runs = []
         start = 0
-        places = zip(map(KafkaMessage.partition, messages), map(KafkaMessage.topic, messages), strict=True)
-        for (partition, topic), group in itertools.groupby(places):
-            end = start + len(list(group))
-            part = messages[start:end]
-            runs.append(Run(TopicPartition(str(topic), int(partition or 0)), part, sum(map(len, part))))
-            start = end
+        for count in _neighbours(messages):
+            part = messages[start : start + count]
+            runs.append(Run(_partition_of(part[0]), part, sum(map(len, part))))
+            start += count
         return runs
 
     def _has_room(self, consumer: "KafkaConsumer", now: float) -> bool:
@@ -401,6 +399,17 @@ class PollLoop:
         while self._commits.pending and time.monotonic() < self._close_by:
             self._commits.issue(consumer)
             consumer.poll(BUSY_POLL_S)
+
+
+def _neighbours(messages: "list[KafkaMessage]") -> Iterator[int]:
+    """How many messages in a row are of the same partition; mostly all of them."""
+    from confluent_kafka import Message as KafkaMessage
+
+    partitions = list(map(KafkaMessage.partition, messages))
+    topics = list(map(KafkaMessage.topic, messages))
+    if messages and partitions.count(partitions[0]) == topics.count(topics[0]) == len(messages):
+        return iter((len(messages),))
+    return (len(list(group)) for _, group in itertools.groupby(zip(partitions, topics, strict=True)))
 
 
 def _partition_of(message: "KafkaMessage") -> TopicPartition:
