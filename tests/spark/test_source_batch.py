@@ -113,9 +113,9 @@ def test_from_and_to_times(load: Load, produce: Send, create_topic: CreateTopic)
     assert values(load(subscribe=topic, startingTimestamp=1250, endingTimestamp=1500)) == [b"1300", b"1400"]
     by_partition = json.dumps({topic: {"0": 1900}})
     assert values(load(subscribe=topic, startingOffsetsByTimestamp=by_partition, endingTimestamp=9999)) == [b"1900"]
-    with pytest.raises(
-        Exception, match=rf"startingTimestamp: no record is at or after the timestamp in {topic}-0 \(5000\)"
-    ):
+    assert len(values(load(subscribe=topic, startingTimestamp="1970-01-01T00:00:01.8Z", endingTimestamp="1h ago"))) == 2
+    late = rf"startingTimestamp: no record is at or after the timestamp in {topic}-0 \(5000\)"
+    with pytest.raises(Exception, match=rf"{late}\. To start at the end there, set startingOffsetsByTimestampStrategy"):
         load(subscribe=topic, startingTimestamp=5000).collect()
     assert load(subscribe=topic, startingTimestamp=5000, startingOffsetsByTimestampStrategy="latest").collect() == []
 

@@ -5,12 +5,14 @@ Values only: `source/offset_reader.py` asks the brokers for the offset of a time
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from moldau.base.ids import TopicPartition
 from moldau.base.settings import SettingError, shortened
+from moldau.base.times import read_moment
 
 LATEST = -1  # as in Spark's JSON
 EARLIEST = -2
@@ -136,11 +138,15 @@ def read_timestamps(name: str, text: str) -> OffsetRangeLimit | SettingError:
 
 
 def read_timestamp(name: str, text: str) -> OffsetRangeLimit | SettingError:
-    """`startingTimestamp`, `endingTimestamp`: one number for all partitions."""
-    digits = text.strip()
-    if digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= MAX_OFFSET:
-        return GlobalTimestamp(int(digits))
-    return SettingError(name, f"{name} must be milliseconds since 1970, got '{shortened(digits)}'")
+    """`startingTimestamp`, `endingTimestamp`: an ISO 8601 time, an age such as `10m ago`, or milliseconds."""
+    try:
+        found = read_moment(text, time.time_ns() // 1_000_000)
+    except ValueError:
+        found = -1
+    if 0 <= found <= MAX_OFFSET:
+        return GlobalTimestamp(found)
+    accepted = "an ISO 8601 time such as 2026-01-31T12:00:00Z, an age such as 10m ago, or milliseconds since 1970"
+    return SettingError(name, f"{name} must be {accepted}, got '{shortened(text.strip())}'")
 
 
 READERS: Mapping[str, Callable[[str, str], OffsetRangeLimit | SettingError]] = {

@@ -1,6 +1,7 @@
 """Options for reading and writing: what they become, and every way to get them wrong."""
 
 import pickle
+import time
 from typing import Any
 
 import pytest
@@ -102,6 +103,11 @@ def test_where_to_start_and_end() -> None:
     assert found.end == SpecificOffsets({first: 9, second: LATEST})
     assert row_reader(startingTimestamp=" 1000 ").start == GlobalTimestamp(1000)
     assert row_reader(endingTimestamp="2000").end == GlobalTimestamp(2000)
+    assert row_reader(startingTimestamp="2026-01-31T12:00:00Z").start == GlobalTimestamp(1_769_860_800_000)
+    before = time.time_ns() // 1_000_000
+    ago = row_reader(startingTimestamp="10m ago").start
+    assert isinstance(ago, GlobalTimestamp)
+    assert before - 600_000 <= ago.ms <= time.time_ns() // 1_000_000 - 600_000
     found = row_reader(startingOffsetsByTimestamp='{"orders": {"0": 1}}', startingOffsetsByTimestampStrategy="LATEST")
     assert found.start == SpecificTimestamps({first: 1})
     assert found.when_too_late == "latest"
@@ -151,11 +157,11 @@ def test_rates_of_streams_mean_nothing_to_a_batch() -> None:
         ({"startingOffsets": '{"other":{"0":1}}'}, "startingOffsets lacks the topic orders, which subscribe names"),
         ({"endingOffsets": "earliest"}, "endingOffsets cannot be earliest (-2) in a batch query"),
         ({"endingOffsets": '{"orders":{"0":-2}}'}, "endingOffsets cannot be earliest (-2) in a batch query"),
-        ({"startingTimestamp": "-1"}, "startingTimestamp must be milliseconds since 1970, got '-1'"),
-        ({"startingTimestamp": "yesterday"}, "startingTimestamp must be milliseconds since 1970"),
-        ({"startingTimestamp": "9" * 19}, "startingTimestamp must be milliseconds since 1970"),
-        ({"startingTimestamp": "9" * 9999}, "startingTimestamp must be milliseconds since 1970"),
-        ({"endingTimestamp": ""}, "endingTimestamp must be milliseconds since 1970"),
+        ({"startingTimestamp": "-1"}, "milliseconds since 1970, got '-1'"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp must be an ISO 8601 time such as"),
+        ({"startingTimestamp": "9" * 19}, "startingTimestamp must be an ISO 8601 time such as"),
+        ({"startingTimestamp": "9" * 9999}, "startingTimestamp must be an ISO 8601 time such as"),
+        ({"endingTimestamp": ""}, "endingTimestamp must be an ISO 8601 time such as"),
         ({"startingOffsetsByTimestamp": '{"orders":{"0":-1}}'}, "startingOffsetsByTimestamp must be milliseconds"),
         ({"endingOffsetsByTimestamp": "latest"}, "endingOffsetsByTimestamp must be milliseconds since 1970"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "must be one of error, latest, got 'earliest'"),

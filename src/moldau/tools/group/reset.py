@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moldau.base.ids import TopicPartition
+from moldau.base.times import read_span, read_time
 from moldau.client.admin.clients import Admin
 from moldau.client.admin.errors import AdminError
 from moldau.client.admin.scope import Scope
 from moldau.tools.common.complete import complete_group, complete_topic
 from moldau.tools.common.failure import misused, note
-from moldau.tools.common.formats import read_span, read_time
 from moldau.tools.common.options import CommandContext
 from moldau.tools.common.output import print_json, print_table, print_text, show_time
 from moldau.tools.common.partitions import read_scope

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from moldau.base.times import read_span, show_span
 from moldau.security.organisations import ALL_PRODUCTS, Limits, Role, plain_limits
 from moldau.tools.common.failure import misused
-from moldau.tools.common.formats import read_size, read_span, show_size, show_span
+from moldau.tools.common.formats import read_size, show_size
 
 NONE = "none"  # removes a limit
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from moldau.base.times import read_moment
 from moldau.tools.common.failure import misused
-from moldau.tools.common.formats import read_span, read_time
 from moldau.tools.common.output import print_json, print_table, print_text, show, show_time
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ DRY_RUN_COLUMNS = ("QUERY", "READS", "WRITES", "MODE", "STATE", "CHECKPOINT")
 # Short, so that a row fits into 80 columns: input and processed rows per second, duration of the latest batch.
 STATUS_COLUMNS = ("PIPELINE", "STATE", "QUERY", "BATCH", "IN/S", "DONE/S", "LAG", "TOOK MS", "STATE ROWS", "AGE")
 REFRESH_S = 1.0
-AGO = " ago"
 AGES = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -32,18 +31,12 @@ def read_start(text: str, now_ms: int) -> str:
     if plain.lower() in ("earliest", "latest"):
         return plain.lower()
     try:
-        if plain.lower().endswith(AGO):
-            found = now_ms - read_span(plain[: -len(AGO)].strip().replace(" ", ""))
-        else:
-            found = read_time(plain)
+        return str(read_moment(plain, now_ms))
     except ValueError:
-        found = -1
-    if found < 0:
         raise misused(
             f"--from {text!r} is not a position",
             remedy='Give earliest, latest, a time such as 2026-01-31T12:00:00Z, or an age such as "10m ago"',
-        )
-    return str(found)
+        ) from None
 
 
 def dry_run_rows(result: "DryRun") -> list[tuple[Any, ...]]:

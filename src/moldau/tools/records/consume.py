@@ -4,11 +4,13 @@ Reading as a member of a group is in `consume_group`, printing in `record_print`
 """
 
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moldau.base.times import read_moment
 from moldau.client.admin.clients import admin_error, build_consumer, of_unused_group, read_topic
 from moldau.client.admin.errors import NoSuchPartition
 from moldau.client.admin.positions import LARGEST, Bounds, Kind, LogPosition, start_offset, stop_offset
@@ -17,7 +19,7 @@ from moldau.client.admin.target import REQUEST_TIMEOUT_S, Target
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_group, complete_topic
 from moldau.tools.common.failure import INTERRUPTED, misused, note
-from moldau.tools.common.formats import Format, read_time
+from moldau.tools.common.formats import Format
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.records.consume_group import Membership, Protocol, read_as_member
@@ -114,12 +116,12 @@ WORDS = {"beginning": LogPosition(Kind.BEGINNING), "end": LogPosition(Kind.END)}
 
 
 def read_position(text: str, option: str) -> LogPosition:
-    """`beginning`, `end`, `42`, `-10` for the last ten, or `@2026-01-31T12:00`."""
+    """`beginning`, `end`, `42`, `-10` for the last ten, `@2026-01-31T12:00` or `@10m ago`."""
     if text in WORDS:
         return WORDS[text]
     if text.startswith("@"):
         try:
-            return LogPosition(Kind.TIME, read_time(text[1:]))
+            return LogPosition(Kind.TIME, read_moment(text[1:], time.time_ns() // 1_000_000))
         except ValueError as error:
             raise misused(f"{option} {text}: {error}") from None
     digits = text.removeprefix("-")

@@ -9,13 +9,14 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moldau.base.times import read_time
 from moldau.client.admin.clients import await_topic, build_producer, explain
 from moldau.client.admin.errors import NoSuchPartition
 from moldau.client.admin.target import Target
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.failure import INTERRUPTED, CommandError, misused, note, split_pair
-from moldau.tools.common.formats import BadRecordError, Draft, Format, Header, read_line, read_time, write_json_bytes
+from moldau.tools.common.formats import BadRecordError, Draft, Format, Header, read_line, write_json_bytes
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import counted, print_json_line, print_text

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from moldau.base.times import read_span
 from moldau.tools.common.app import App
 from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import misused, note
-from moldau.tools.common.formats import read_span
 from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import print_json, print_table, print_text, show_time

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moldau.base.ids import TopicPartition
+from moldau.base.times import read_span
 from moldau.client.admin.errors import NoSuchTransactionalId
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic, complete_transactional_id
 from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import misused, note
-from moldau.tools.common.formats import read_span
 from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import CommandContext, client_command, read_choices
 from moldau.tools.common.output import print_json, print_table, print_text, show_time
