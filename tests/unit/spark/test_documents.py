@@ -176,6 +176,50 @@ def test_rejected_rows_are_named_and_the_others_stay_in_order() -> None:
     assert rejected == [Rejected(row, "not JSON: expecting value at character 0") for row in (0, 77, 500, 999)]
 
 
+MISFITS = (
+    b"?",
+    b'{"a": 1, "t": "2026',
+    b'{"a": oops}',
+    b'{"a": "x"}',
+    b'{"a": 1.5}',
+    b'{"a": 1}{"a": 2}',
+    b'{"a": [',
+    b'{"t": "2026-02-30T10:00:00Z"}',
+    b'{"t": "yesterday"}',
+    b'{"s": {}}',
+    b'{"l": [1, 1.5]}',
+    b'{"a": "\xff"}',
+    None,
+)
+
+
+@pytest.mark.parametrize("every", [3, 50, 400], ids=lambda every: f"one-in-{every}")
+@pytest.mark.parametrize("misfits", [MISFITS, *((each,) for each in MISFITS)], ids=repr)
+def test_misfits_among_many_do_not_change_their_neighbours(misfits: tuple[bytes | None, ...], every: int) -> None:
+    """In bulk as one at a time, whatever stops the parser, and however often."""
+    columns = "a int, t timestamp, s strict, l array"
+    good = [
+        b'{"a": %d, "t": "2026-11-16T10:00:00Z", "s": {"x": 1}, "l": [1, %d]}' % (number, number)
+        for number in range(1600)
+    ]
+    values = [misfits[row // every % len(misfits)] if row % every == 1 else good[row] for row in range(len(good))]
+    found, rejected = Decoder(schema(columns)).decode(pa.record_batch([pa.array(values, pa.binary())], ["value"]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode, "FEW", len(values))
+        expected = Decoder(schema(columns)).decode(pa.record_batch([pa.array(values, pa.binary())], ["value"]))
+    assert (found, rejected) == expected
+    assert [each.row for each in rejected] == list(range(1, len(values), every))
+
+
+def test_a_value_that_takes_in_the_next_one_is_not_two_rows() -> None:
+    values = [b'{"a": %d}' % number for number in range(500)]
+    values[100:103] = [b'{"z": [', b'{"a": 1}', b'], "a": 1}']
+    values[200:203] = [b'{"z": [{}', b'{"a": 1}', b"{}]}"]
+    found, rejected = Decoder(schema("a int")).decode(pa.record_batch([pa.array(values, pa.binary())], ["value"]))
+    assert [each.row for each in rejected] == [100, 102, 200, 202]
+    assert found.num_rows == 496
+
+
 def test_no_records_are_no_rows() -> None:
     found, rejected = Decoder(schema("a int")).decode(pa.record_batch([pa.array([], pa.binary())], ["value"]))
     assert (found.num_rows, rejected) == (0, [])

@@ -1,17 +1,17 @@
 """Convert columns of Arrow's JSON parser to the types of a schema, as strictly as `documents` defines them.
 
 The parser reads timestamps, dates and binary as strings and floats as doubles; they are checked and converted by
-column. A value that is not clearly valid raises Uncertain, and `documents` decides. Maps and decimals are not read this
-way: the parser does not support maps, and its decimals overflow silently (pyarrow 26).
+column. A value that is not clearly valid raises Uncertain with its row, and `documents` decides. Maps and decimals are
+not read this way: the parser does not support maps, and its decimals overflow silently (pyarrow 26).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moldau.spark.source.documents import SchemaMismatch, base64_bytes
+from moldau.spark.source.documents import SIMPLE, SchemaMismatch, base64_bytes
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ: Final = pa.timestamp("us")
@@ -26,7 +26,11 @@ TOO_FINE: Final = r"(\.\d{6})\d+"
 
 
 class Uncertain(Exception):
-    """A value may or may not match the schema."""
+    """Values may or may not match the schema: in these rows, or unknown in which."""
+
+    def __init__(self, rows: Sequence[int] | None = None) -> None:
+        super().__init__(rows)
+        self.rows = rows
 
 
 def parser_schema(schema: pa.Schema) -> pa.Schema | None:
@@ -49,16 +53,43 @@ def _plain(kind: pa.DataType) -> pa.DataType | None:
 
 
 def convert(array: Any, field: pa.Field) -> Any:
-    """Convert a column to the field's type; raises Uncertain or pa.ArrowInvalid."""
+    """Convert a column to the field's type; raises Uncertain."""
     if not field.nullable and array.null_count:
-        raise Uncertain
+        _require(array.is_valid())
     kind = field.type
     if pa.types.is_struct(kind):
         return _convert_struct(array, kind)
     if pa.types.is_list(kind):
+        return _convert_list(array, kind)
+    if kind not in CONVERTERS:
+        return array
+    try:
+        return CONVERTERS[kind](array)
+    except pa.ArrowInvalid:  # it does not say which value
+        raise Uncertain(_mismatches(array, kind)) from None
+
+
+def _mismatches(array: Any, kind: pa.DataType) -> list[int] | None:
+    """Rows with values that `documents` refuses; None if there are none."""
+    found = []
+    for row, value in enumerate(array.to_pylist()):
+        try:
+            if value is not None:
+                SIMPLE[kind](value)
+        except SchemaMismatch:
+            found.append(row)
+    return found or None
+
+
+def _convert_list(array: Any, kind: pa.DataType) -> Any:
+    try:
         elements = convert(array.flatten(), kind.value_field)
-        return pa.ListArray.from_arrays(array.offsets, elements, type=kind, mask=array.is_null())
-    return CONVERTERS[kind](array) if kind in CONVERTERS else array
+    except Uncertain as uncertain:
+        if uncertain.rows is None:
+            raise
+        parents = pc.list_parent_indices(array).to_pylist()
+        raise Uncertain(sorted({parents[element] for element in uncertain.rows})) from None
+    return pa.ListArray.from_arrays(array.offsets, elements, type=kind, mask=array.is_null())
 
 
 def _convert_struct(array: Any, kind: pa.DataType) -> Any:
@@ -67,8 +98,8 @@ def _convert_struct(array: Any, kind: pa.DataType) -> Any:
     there = array.is_valid()
     children = []
     for field, child in zip(fields, array.flatten(), strict=True):
-        if not field.nullable and child.filter(there).null_count:
-            raise Uncertain
+        if not field.nullable and child.null_count:
+            _require(pc.or_(child.is_valid(), pc.invert(there)))
         children.append(convert(child, field.with_nullable(True)))
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
 
@@ -117,12 +148,12 @@ def _binary(array: Any) -> Any:
     try:
         return pa.array([None if text is None else base64_bytes(text) for text in array.to_pylist()], pa.binary())
     except SchemaMismatch:
-        raise Uncertain from None
+        raise Uncertain(_mismatches(array, pa.binary())) from None
 
 
 def _require(flags: Any) -> None:
     if not _all(flags):
-        raise Uncertain
+        raise Uncertain(pc.indices_nonzero(pc.invert(flags.fill_null(True))).to_pylist())
 
 
 def _all(flags: Any) -> bool:
