@@ -161,3 +161,11 @@ def test_modes(spark: Any, broker: AnyBroker) -> None:
         writing.mode("overwrite").save()
     with pytest.raises(Exception, match=r"Ignore"):
         writing.mode("ignore").save()
+    counts = spark.readStream.format("rate").load().groupBy("value").count().selectExpr("string(count) AS value")
+    stream = counts.writeStream.format("moldau").options(**options(broker, topic="totals"))
+    with pytest.raises(
+        Exception, match=r"Spark does not support it for Python sinks\. .* foreachBatch\(moldau\.spark\.sink"
+    ):
+        stream.outputMode("update").start()
+    with pytest.raises(Exception, match=r"foreachBatch\(moldau\.spark\.sink"):
+        stream.start(outputMode="update")

@@ -177,10 +177,12 @@ def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession"
     Also sets the number of cores, for which the source plans its tasks.
     """
     from moldau.spark.datasource import MoldauDataSource
+    from moldau.spark.output_modes import refuse_update_mode
 
     set_defaults(defaults, spark.sparkContext.environment)
     spark.sparkContext.environment[CORES] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(MoldauDataSource)
+    refuse_update_mode()
     _report_to_groups(spark)
     return spark
 
