@@ -118,6 +118,38 @@ def test_misfits_go_to_their_topic_and_the_others_through_the_query(
     assert {b"no value", b"id: it must not be missing or null"} < reasons
 
 
+def test_decoded_values_beside_the_columns_of_their_records(
+    spark: Any, broker: AnyBroker, produce: Send, create_topic: CreateTopic, checkpoint: str, tmp_path: Path
+) -> None:
+    topic = create_topic()
+    document = {"id": 7, "at": "2026-11-16T10:00:00Z", "offset": "of the document"}
+    headers, told = [("trace", b"x")], {"key": b"k", "timestamp": 1_700_000_000_123}
+    produce(topic, [{**as_value(document), **told, "headers": headers}, {"key": b"gone", "value": None}])
+    source = spark.readStream.format("moldau").option("kafka.bootstrap.servers", broker.bootstrap)
+    source = source.options(subscribe=topic, decode="json", includeHeaders=True, startingOffsets="earliest")
+    frame = source.option("valueSchema", "id bigint not null, at timestamp, offset string").load()
+    writer = frame.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    writer.format("parquet").start(str(tmp_path / "out")).awaitTermination(300)
+    rows = spark.read.parquet(str(tmp_path / "out")).orderBy("offset").selectExpr("*", "unix_millis(timestamp) AS ms")
+    full, empty = (row.asDict(recursive=True) for row in rows.collect())
+    assert (full["value"]["id"], full["value"]["offset"]) == (7, "of the document")
+    assert (bytes(full["key"]), full["topic"], full["partition"], full["offset"]) == (b"k", topic, 0, 0)
+    assert (full["ms"], full["timestampType"]) == (1_700_000_000_123, 0)
+    assert [(each["key"], bytes(each["value"])) for each in full["headers"]] == headers
+    assert (empty["value"], bytes(empty["key"]), empty["headers"], empty["offset"]) == (None, b"gone", None, 1)
+
+
+def test_schemas_that_would_be_null_in_silence_are_refused(
+    spark: Any, broker: AnyBroker, create_topic: CreateTopic
+) -> None:
+    topic = create_topic()
+    with pytest.raises(Exception, match=r'and offset would be null .* by option\("valueSchema"'):
+        reader(spark.read, broker, topic, "id int, offset bigint").load().collect()
+    source = spark.read.format("moldau").options(subscribe=topic, decode="json")
+    with pytest.raises(Exception, match="or the option valueSchema for rows with the record's columns"):
+        source.load()
+
+
 def test_a_misfit_ends_a_query_that_has_no_topic_for_it(
     spark: Any, broker: AnyBroker, produce: Send, create_topic: CreateTopic
 ) -> None:

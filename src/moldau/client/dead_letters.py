@@ -1,6 +1,7 @@
 """Headers of dead letters, and of records in retry topics: why, where from, how often. Sends nothing.
 
-All are UTF-8 text. The origin stays that of the first topic, however often a record fails.
+All are UTF-8 text. The origin stays that of the first topic, however often a record fails. Its topic, partition and
+offset are a key: two dead letters with the same key are the same.
 """
 
 from collections.abc import Iterable

@@ -7,6 +7,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from moldau.spark.defaults import with_defaults
+from moldau.spark.row_columns import ONE_OF_BOTH, record_columns, value_type
 from moldau.spark.versions import version_error
 
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from moldau.spark.source.batch import BatchReader
     from moldau.spark.source.row_reader import RowReader
     from moldau.spark.source.stream import StreamReader
-
-COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-HEADERS = "headers array<struct<key: string, value: binary>>"
 
 
 class MoldauDataSource(DataSource):
@@ -35,9 +33,12 @@ class MoldauDataSource(DataSource):
     def schema(self) -> str:
         """Schema of a query without `.schema(…)`."""
         options = {name.lower(): str(value) for name, value in self.options.items()}
-        if "decode" in options:
-            raise ValueError("decode needs a schema: give it with .schema(...)")
-        return _columns(options.get("includeheaders", "").strip().lower() == "true")
+        headers = options.get("includeheaders", "").strip().lower() == "true"
+        if "decode" not in options:
+            return record_columns(headers=headers)
+        if "valueschema" not in options:
+            raise ValueError(ONE_OF_BOTH)
+        return record_columns(headers=headers, value=value_type(options["valueschema"]))
 
     def reader(self, schema: StructType) -> "BatchReader":
         from moldau.spark.source.batch import BatchReader
@@ -66,8 +67,4 @@ class MoldauDataSource(DataSource):
         from moldau.spark.source.row_reader import row_reader
 
         options = read_options(with_defaults(self.options, stream=stream), stream=stream)
-        return row_reader(options, schema, _columns(options.include_headers))
-
-
-def _columns(headers: bool) -> str:
-    return f"{COLUMNS}, {HEADERS}" if headers else COLUMNS
+        return row_reader(options, schema)

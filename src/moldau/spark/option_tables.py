@@ -7,6 +7,7 @@ import re
 
 from moldau.base.settings import Kind, Setting, Table, Value
 from moldau.spark.offsets import MAX_TOPIC_NAME, is_topic_name
+from moldau.spark.value_formats import FORMATS, URL, is_registry_url
 
 TIME_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
 TIME = re.compile(r"(\d{1,12})([a-z]*)")
@@ -31,6 +32,14 @@ def time_ms(text: str) -> int | None:
     return int(match[1]) * TIME_UNITS_MS[match[2]] if match and match[2] in TIME_UNITS_MS else None
 
 
+def _delivery(doc: str) -> Setting:
+    choices = ("at-least-once", "exactly-once")
+    return Setting("delivery", Kind.STRING, choices[0], choices=choices, any_case=True, doc=doc)
+
+
+REGISTRY_URL = Setting(
+    URL, Kind.STRING, check=is_registry_url, doc="Address of the schema registry, for formats that need one."
+)
 READ_OPTIONS = (
     Setting("subscribe", Kind.STRING, doc="Topics to read, separated by commas."),
     Setting(
@@ -39,7 +48,11 @@ READ_OPTIONS = (
         doc="Regular expression: reads every topic with a match anywhere in its name, unless ^ and $ anchor it.",
     ),
     Setting("assign", Kind.STRING, doc='Partitions to read, as JSON: `{"orders":[0,1]}`.'),
-    Setting("startingTimestamp", Kind.STRING, doc="Starts at the first record of each partition at or after this."),
+    Setting(
+        "startingTimestamp",
+        Kind.STRING,
+        doc="Starts at the first record of each partition at or after this: ISO 8601, `10m ago`, or milliseconds.",
+    ),
     Setting("startingOffsetsByTimestamp", Kind.STRING, doc='The same for each partition: `{"orders":{"0":1700}}`.'),
     Setting("startingOffsets", Kind.STRING, doc="Starts at `earliest`, `latest` (streams) or JSON (-2, -1)."),
     Setting("endingTimestamp", Kind.STRING, doc="Ends before the first record of each partition at or after this."),
@@ -81,10 +94,15 @@ READ_OPTIONS = (
         also=(-1,),
         doc="Accepted without effect: partitions are always looked up.",
     ),
+    Setting("decode", Kind.STRING, choices=tuple(FORMATS), any_case=True, doc="Decode values of this format."),
     Setting(
-        "decode", Kind.STRING, choices=("json",), any_case=True, doc="Decode values into the columns of the schema."
+        "valueSchema",
+        Kind.STRING,
+        doc="Schema of decoded values: they are the struct `value` beside the other columns of the record.",
     ),
+    REGISTRY_URL,
     Setting("deadLetters", Kind.STRING, check=_is_topic, doc="Topic for records that do not match the schema."),
+    _delivery("Whether a task that runs again may write its dead letters again."),
 )
 WRITE_OPTIONS = (
     Setting("topic", Kind.STRING, check=_is_topic, doc="Topic of all rows; without it the column `topic` is used."),
@@ -94,14 +112,7 @@ WRITE_OPTIONS = (
         False,
         doc="Accepted without effect: a column `headers` is always written.",
     ),
-    Setting(
-        "delivery",
-        Kind.STRING,
-        "at-least-once",
-        choices=("at-least-once", "exactly-once"),
-        any_case=True,
-        doc="Whether a task that runs again may write its rows again.",
-    ),
+    _delivery("Whether a task that runs again may write its rows again."),
     Setting("controlTopic", Kind.STRING, check=_is_topic, doc="Topic of the control offsets, if not `topic`."),
     Setting(
         "failOnControlLoss",
@@ -109,6 +120,8 @@ WRITE_OPTIONS = (
         True,
         doc="Whether missing control offsets fail an exactly-once query.",
     ),
+    Setting("encode", Kind.STRING, choices=tuple(FORMATS), any_case=True, doc="Encode values in this format."),
+    REGISTRY_URL,
     Setting("sinkName", Kind.STRING, check=_is_name, doc="Identifies a sink within its query; must not change."),
 )
 READ, WRITE = Table("reading", READ_OPTIONS), Table("writing", WRITE_OPTIONS)

@@ -28,6 +28,7 @@ from moldau.spark.offsets import (
     uncovered,
 )
 from moldau.spark.option_tables import ENDS, READ, SPARK_OPTIONS, STREAM_ONLY, WRITE, time_ms
+from moldau.spark.value_formats import URL, decoding_problems, encoding_problems
 
 STRATEGIES = {"subscribe": read_topics, "subscribePattern": read_pattern, "assign": read_assigned}
 
@@ -63,7 +64,10 @@ class ReadOptions:
     offset_retries: int
     offset_retry_ms: int
     decode: str | None
+    value_schema: str | None
     dead_letters: str | None
+    dead_letters_once: bool
+    transaction_timeout_ms: int
     group_id: str | None
     fetching: Fetching
     connection: Connection
@@ -163,6 +167,7 @@ def read_options(options: Mapping[str, str], *, stream: bool) -> ReadOptions:
     _check_limits(given, topics, start, end)
     _check_rates(given)
     _check_decoding(given, topics)
+    _check_delivery(given, stream=stream)
     idle = [name for name in STREAM_ONLY if name in given.values and not stream]
     given.check()
     assert topics is not None
@@ -183,7 +188,10 @@ def read_options(options: Mapping[str, str], *, stream: bool) -> ReadOptions:
         offset_retries=given.number("fetchOffset.numRetries") or 0,
         offset_retry_ms=given.number("fetchOffset.retryIntervalMs") or 0,
         decode=(given.text("decode") or "").lower() or None,
+        value_schema=given.text("valueSchema"),
         dead_letters=given.text("deadLetters"),
+        dead_letters_once=_is_exactly_once(given),
+        transaction_timeout_ms=given.kafka.number("transaction.timeout.ms"),
         group_id=given.kafka.text("group.id") or None,
         fetching=_fetching(given.kafka),
         connection=given.connection,
@@ -205,7 +213,7 @@ def _fetching(kafka: KafkaSettings) -> Fetching:
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """Options of `df.write`, `df.writeStream` or a sink for foreachBatch; SettingsRefused if anything is wrong."""
     given = Given(options, WRITE, READ)
-    exactly_once = str(given.get("delivery")).lower() == "exactly-once"
+    exactly_once = _is_exactly_once(given)
     acks = given.kafka.text("acks").lower()
     if exactly_once and acks not in ("all", "-1"):
         given.refuse("kafka.acks", f"must be all with delivery=exactly-once, got {acks}")
@@ -213,6 +221,8 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         given.refuse("kafka.enable.idempotence", "must be true with delivery=exactly-once")
     if exactly_once and not given.text("topic") and not given.text("controlTopic"):
         given.refuse("controlTopic", "must name a topic for control offsets when rows name the topics they go to")
+    for name, sentence in encoding_problems((given.text("encode") or "").lower() or None, given.text(URL)).items():
+        given.refuse(name, sentence)
     idempotent = given.kafka.flag("enable.idempotence")
     if idempotent and given.kafka.given("enable.idempotence") and acks not in ("all", "-1"):
         given.refuse("kafka.enable.idempotence", f"needs kafka.acks=all, got {acks}")
@@ -321,13 +331,34 @@ def _check_rates(given: Given) -> None:
 
 
 def _check_decoding(given: Given, topics: ConsumerStrategy | None) -> None:
+    form = (given.text("decode") or "").lower() or None
+    for name, sentence in decoding_problems(form, given.text(URL)).items():
+        given.refuse(name, sentence)
+    if form is None and "valueSchema" in given.values:
+        given.refuse("valueSchema", "needs decode: without it values are bytes")
+    if form is not None and given.get("includeHeaders") is True and "valueSchema" not in given.values:
+        given.refuse("includeHeaders", "needs valueSchema with decode: rows of .schema(...) have fields of values only")
     dead = given.text("deadLetters")
     if dead is None:
         return
-    if "decode" not in given.values:
+    if form is None:
         given.refuse("deadLetters", "needs decode: only decoded records can be rejected")
     if topics is not None and _reads(topics, dead):
         given.refuse("deadLetters", f"must not be a topic that the query reads, got {dead}")
+
+
+def _check_delivery(given: Given, *, stream: bool) -> None:
+    """Of a source only dead letters are written."""
+    if not _is_exactly_once(given):
+        return
+    if "deadLetters" not in given.values:
+        given.refuse("delivery", "has no effect without deadLetters when reading; set it where the query writes, too")
+    if not stream:
+        given.refuse("delivery", "cannot be exactly-once in a batch query, which cannot be told from a repeated one")
+
+
+def _is_exactly_once(given: Given) -> bool:
+    return str(given.get("delivery")).lower() == "exactly-once"
 
 
 def _reads(topics: ConsumerStrategy, topic: str) -> bool:

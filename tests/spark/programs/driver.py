@@ -85,8 +85,8 @@ def write(spark: Any, asked: dict[str, Any]) -> Any:
 
 def copy(spark: Any, asked: dict[str, Any]) -> Any:
     """Starts a stream from topic to topic, which goes on until the process ends."""
-    frame = spark.readStream.format(asked["format"]).options(**asked["source"]).load().selectExpr("key", "value")
-    _start(frame.writeStream, asked)
+    frame = spark.readStream.format(asked["format"]).options(**asked["source"]).load()
+    _start(frame.selectExpr(*asked.get("columns", ("key", "value"))).writeStream, asked)
 
 
 def count(spark: Any, asked: dict[str, Any]) -> Any:

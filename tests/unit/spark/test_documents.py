@@ -14,7 +14,8 @@ from pyspark.sql import types
 
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.source import decode
-from moldau.spark.source.decode import Decoder, Rejected
+from moldau.spark.source.decode import Decoder
+from moldau.spark.value_formats import Rejected
 
 KINDS = {
     "tinyint": types.ByteType(),

@@ -22,6 +22,7 @@ from moldau.spark.offsets import (
 from moldau.spark.option_tables import READ, WRITE, time_ms
 from moldau.spark.options import ReadOptions, WriteOptions, read_options, write_options
 
+REGISTRY = {"schema.registry.url": "http://localhost:8081"}
 SERVER = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
@@ -65,7 +66,9 @@ def test_names_in_any_case_as_spark_hands_them_over() -> None:
         "kafka.check.crcs": "false",
         "kafka.session.timeout.ms": "1000",
         "decode": "JSON",
+        "valueschema": "id bigint",
         "deadLetters": "bad",
+        "delivery": "Exactly-Once",
         "checkpointLocation": "/somewhere",
     }
     found = read_options(options, stream=True)
@@ -80,7 +83,8 @@ def test_names_in_any_case_as_spark_hands_them_over() -> None:
     assert found.fetching.read_committed
     assert found.fetching.max_bytes == 2048
     assert not found.fetching.check_crcs
-    assert (found.decode, found.dead_letters) == ("json", "bad")
+    assert (found.decode, found.value_schema) == ("json", "id bigint")
+    assert (found.dead_letters, found.dead_letters_once) == ("bad", True)
     assert found.connection.bootstrap == (("a", 1), ("::1", 2), ("b.example", 3))
     assert found.without_effect == ("kafka.session.timeout.ms",)
     assert pickle.loads(pickle.dumps(found)) == found, "readers travel to Python workers"
@@ -176,7 +180,19 @@ def test_rates_of_streams_mean_nothing_to_a_batch() -> None:
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "(9) must not be more than maxOffsetsPerTrigger"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay must be a time such as 500ms, 30s, 15m or 2h, got 'soon'"),
         ({"partition.metadata.cache.ttl.ms": "0"}, "partition.metadata.cache.ttl.ms must be between 1 and"),
-        ({"decode": "avro"}, "decode must be one of json, got 'avro'"),
+        ({"decode": "xml"}, "decode must be one of json, avro, protobuf, json-schema, got 'xml'"),
+        ({"decode": "avro", **REGISTRY}, "decode cannot be avro in this version, which has no decoder for it; leave"),
+        ({"decode": "Protobuf"}, "schema.registry.url must be set with decode=protobuf"),
+        ({"decode": "json", **REGISTRY}, "schema.registry.url has no effect with decode=json"),
+        (REGISTRY, "schema.registry.url has no effect without decode"),
+        ({"schema.registry.url": "localhost"}, "schema.registry.url must be an address such as http://localhost:8081"),
+        ({"valueSchema": "id int"}, "valueSchema needs decode"),
+        ({"decode": "json", "includeHeaders": "true"}, "includeHeaders needs valueSchema with decode"),
+        ({"delivery": "exactly-once"}, "delivery has no effect without deadLetters when reading"),
+        (
+            {"decode": "json", "deadLetters": "bad", "delivery": "exactly-once"},
+            "delivery cannot be exactly-once in a batch query",
+        ),
         ({"deadLetters": "bad"}, "deadLetters needs decode"),
         ({"decode": "json", "deadLetters": "b a d"}, "deadLetters must be the name of one topic"),
         (
@@ -288,6 +304,9 @@ def test_writing() -> None:
         ({"subscribe": "a"}, "subscribe is an option for reading, not for writing"),
         ({"path": "a"}, "a path has no meaning here: name topics with topic"),
         ({"delivery": "at-most-once"}, "delivery must be one of at-least-once, exactly-once, got 'at-most-once'"),
+        ({"encode": "avro", **REGISTRY}, "encode cannot be avro in this version, which has no encoder for it; make"),
+        ({"encode": "json"}, "make the column value with to_json(struct(...))"),
+        (REGISTRY, "schema.registry.url has no effect without encode"),
         ({"sinkName": "a b"}, "sinkName must be up to 100 letters"),
         ({"sinkName": ""}, "sinkName must be up to 100 letters"),
         ({"delivery": "exactly-once", "kafka.acks": "1"}, "kafka.acks must be all with delivery=exactly-once, got 1"),

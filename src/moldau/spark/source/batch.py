@@ -11,7 +11,7 @@ from moldau.base.ids import TopicPartition
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.source.data_loss import DataLoss
 from moldau.spark.source.offset_reader import OffsetReader
-from moldau.spark.source.plan import OffsetRange, ReadTask, known_cores, split
+from moldau.spark.source.plan import OffsetRange, known_cores, read_tasks, split
 from moldau.spark.source.row_reader import RowReader
 
 
@@ -32,7 +32,7 @@ class BatchReader(DataSourceReader):
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
-        return [InputPartition(ReadTask(piece, found.topic_ids.get(piece.topic))) for piece in pieces]
+        return [InputPartition(task) for task in read_tasks(pieces, found.topic_ids)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if partition.value is None:  # Spark's placeholder for an empty list

@@ -1,7 +1,8 @@
 """Records that do not match the schema: write them to a dead-letter topic, or fail the query.
 
-A dead letter has the record's key, value and headers, and more headers with its origin and the reason. It is written at
-least once: a task that runs again writes its dead letters again.
+A dead letter has the record's key, value and headers, and more headers with its origin and the reason. Topic, partition
+and offset of the origin identify it. It is written at least once: a task that runs again writes its dead letters again;
+with `delivery=exactly-once` it is written once (dead_letters_once.py).
 """
 
 from collections.abc import Sequence
@@ -10,12 +11,15 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 from moldau.client.dead_letters import Origin, letter_headers
+from moldau.client.direct.failure import Failure
 from moldau.client.direct.metadata import Cluster
 from moldau.client.direct.produce import Producer
 from moldau.client.direct.records import Headers
 from moldau.spark.cluster import QueryFailed, open_cluster, unwrap
 from moldau.spark.connection import Connection
-from moldau.spark.source.decode import Rejected
+from moldau.spark.options import ReadOptions
+from moldau.spark.source.plan import ReadTask
+from moldau.spark.value_formats import Rejected
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,9 +47,15 @@ class RejectHandler(Protocol):
     ) -> None: ...
 
 
-def reject_handler(connection: Connection, dead_letters: str | None) -> RejectHandler:
+def reject_handler(options: ReadOptions, task: ReadTask) -> RejectHandler:
     """The handler of one task. With a dead-letter topic, batches need the column headers."""
-    return FailOnReject() if dead_letters is None else DeadLetters(connection, dead_letters)
+    if options.dead_letters is None:
+        return FailOnReject()
+    if not options.dead_letters_once:
+        return DeadLetters(options.connection, options.dead_letters)
+    from moldau.spark.source.dead_letters_once import DeadLettersOnce, this_query
+
+    return DeadLettersOnce(options, task, this_query())
 
 
 class FailOnReject:
@@ -82,10 +92,15 @@ class DeadLetters:
     ) -> None:
         """A failed task runs again, so it does not wait for its dead letters."""
         try:
-            if kind is None and self._producer is not None:
-                self._worked(self._producer.flush())
+            if self._producer is not None:
+                self.finish(self._producer, failed=kind is not None)
         finally:
             self.close()
+
+    def finish(self, producer: Producer, *, failed: bool) -> None:
+        """Deliver the dead letters."""
+        if not failed:
+            self.check(producer.flush())
 
     def close(self) -> None:
         if self._producer is not None:
@@ -97,20 +112,25 @@ class DeadLetters:
     def take(self, batch: Any, rejected: Sequence[Rejected]) -> None:
         if not rejected:
             return
+        producer = self._open()
         rows = batch.take([each.row for each in rejected]).to_pylist()
         headers = [_headers(row, each.reason) for row, each in zip(rows, rejected, strict=True)]
         keys, values = [row["key"] for row in rows], [row["value"] for row in rows]
         times = [_ms(row) for row in rows]
-        self._worked(self._open().write(self._topic, keys, values, times, headers))
+        self.check(producer.write(self._topic, keys, values, times, headers))
 
     def _open(self) -> Producer:
         if self._producer is None:
             self._cluster = open_cluster(self._connection)
-            self._producer = Producer(self._cluster)
-            self._worked(self._producer.start())
+            self._producer = self.producer(self._cluster)
+            self.check(self._producer.start())
         return self._producer
 
-    def _worked(self, problem: Any) -> None:
+    def producer(self, cluster: Cluster) -> Producer:
+        return Producer(cluster)
+
+    def check(self, problem: Failure | None) -> None:
+        """Raises QueryFailed."""
         try:
             unwrap(problem)
         except QueryFailed as failure:

@@ -17,17 +17,11 @@ from pyspark.sql.types import StructType
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.source.bulk import Stopped, bulk_parser, doubtful_documents
 from moldau.spark.source.documents import SchemaMismatch, UnsupportedColumn, document_reader
+from moldau.spark.value_formats import Rejected
 
 FEW: Final = 64  # documents: a call of the parser costs as much as reading this many one by one, or less
 CHUNK: Final = 1024  # documents of a batch that has stopped the parser once
 PARTS: Final = 4  # into which a chunk is split if the parser does not say where it stopped
-
-
-class Rejected(NamedTuple):
-    """A record that does not match: its row in the batch, and the reason."""
-
-    row: int
-    reason: str
 
 
 class Decoder:

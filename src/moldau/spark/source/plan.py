@@ -5,6 +5,7 @@ about one task per core, but not into tasks of fewer than 50,000 offsets.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
@@ -30,10 +31,22 @@ class OffsetRange(NamedTuple):
 
 
 class ReadTask(NamedTuple):
-    """A range, and the id of its topic if known."""
+    """A range, the id of its topic if known, and its number among the tasks of its partition in the batch."""
 
     range: OffsetRange
     topic_id: str | None
+    number: int = 0
+
+
+def read_tasks(pieces: Iterable[OffsetRange], topic_ids: Mapping[str, str]) -> list[ReadTask]:
+    """The tasks of a batch. Their numbers are the same whenever the batch is planned from the same ranges."""
+    counts: Counter[tuple[str, int]] = Counter()
+    tasks = []
+    for piece in pieces:
+        partition = (piece.topic, piece.partition)
+        tasks.append(ReadTask(piece, topic_ids.get(piece.topic), counts[partition]))
+        counts[partition] += 1
+    return tasks
 
 
 def known_cores(environment: Mapping[str, str]) -> int:

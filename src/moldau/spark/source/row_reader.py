@@ -5,37 +5,36 @@ The driver imports this module, but none that reads records: that would take a t
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql.types import StructType
 
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.options import ReadOptions
+from moldau.spark.row_columns import has_record_columns, record_columns, spelled, unfilled
 from moldau.spark.source.plan import ReadTask
-
-if TYPE_CHECKING:
-    from moldau.spark.source.decode import Decoder
+from moldau.spark.value_formats import ValueDecoder, value_decoder
 
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Reads Kafka's columns or, with a decoder, the columns of the user's schema."""
+    """Reads Kafka's columns; with a decoder, the columns that it returns."""
 
     options: ReadOptions
-    decoder: "Decoder | None"
+    decoder: ValueDecoder | None
 
     def rows(self, task: ReadTask) -> Iterator[Any]:
         """Arrow RecordBatches of a task."""
         from moldau.spark.source.task import read_task
 
         batches = read_task(self.options, task)
-        return batches if self.decoder is None else self._decoded(self.decoder, batches)
+        return batches if self.decoder is None else self._decoded(self.decoder, task, batches)
 
-    def _decoded(self, decoder: "Decoder", batches: Iterator[Any]) -> Iterator[Any]:
+    def _decoded(self, decoder: ValueDecoder, task: ReadTask, batches: Iterator[Any]) -> Iterator[Any]:
         """Records that do not match go to the dead-letter topic before the task ends, or fail it."""
         from moldau.spark.source.dead_letters import reject_handler
 
-        with reject_handler(self.options.connection, self.options.dead_letters) as misfits:
+        with reject_handler(self.options, task) as misfits:
             for batch in batches:
                 fitting, rejected = decoder.decode(batch)
                 misfits.take(batch, rejected)
@@ -43,14 +42,22 @@ class RowReader:
                     yield fitting
 
 
-def row_reader(options: ReadOptions, schema: StructType, columns: str) -> RowReader:
-    """`schema` is the one Spark expects; without decode it must be Kafka's `columns`."""
-    if options.decode is not None:
-        from moldau.spark.source.decode import Decoder
+def row_reader(options: ReadOptions, schema: StructType) -> RowReader:
+    """`schema` is the one Spark expects; raises QueryFailed if the rows cannot have it."""
+    if options.decode is None:
+        columns = record_columns(headers=options.include_headers)
+        if spelled((field.name, field.dataType.simpleString()) for field in schema) != columns.replace(" ", ""):
+            remedy = 'leave out .schema(...), or add option("decode", "json")'
+            raise QueryFailed(f"without decode the columns are: {columns}; {remedy}")
+        return RowReader(options, None)
+    if options.value_schema is None:
+        problem = unfilled(schema)
+        if problem is not None:
+            raise QueryFailed(problem)
+        return RowReader(options, value_decoder(options.decode, schema))
+    if not has_record_columns(schema, headers=options.include_headers):
+        columns = record_columns(headers=options.include_headers, value="struct of valueSchema")
+        raise QueryFailed(f"with valueSchema the columns are: {columns}; leave out .schema(...)")
+    from moldau.spark.source.record_rows import RecordDecoder
 
-        return RowReader(options, Decoder(schema))
-    expected = columns.replace(" ", "")
-    if "".join(f",{field.name}{field.dataType.simpleString()}" for field in schema)[1:] != expected:
-        remedy = 'leave out .schema(...), or add option("decode", "json")'
-        raise QueryFailed(f"without decode the columns are: {columns}; {remedy}")
-    return RowReader(options, None)
+    return RowReader(options, RecordDecoder(options.decode, schema))

@@ -24,7 +24,7 @@ from moldau.spark.source import stream_offsets
 from moldau.spark.source.data_loss import DataLoss
 from moldau.spark.source.group_commits import GroupCommitter
 from moldau.spark.source.offset_reader import OffsetReader
-from moldau.spark.source.plan import OffsetRange, ReadTask, known_cores, split
+from moldau.spark.source.plan import OffsetRange, known_cores, read_tasks, split
 from moldau.spark.source.read_limits import TriggerDelay, limit_offsets
 from moldau.spark.source.row_reader import RowReader
 from moldau.spark.source.stream_offsets import StreamOffset
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == end:  # no new batch; `end` has the tasks of the batch before
             return []
         mark = stream_offsets.read(end)
-        return [InputPartition(ReadTask(piece, mark.topic_ids.get(piece.topic))) for piece in mark.tasks]
+        return [InputPartition(task) for task in read_tasks(sorted(mark.tasks), mark.topic_ids)]
 
     def _ends(self, reached: Mapping[TopicPartition, int]) -> StreamOffset:
         """The log ends. `_starts` reports missing topics: one that the query has not read is no data loss.
