@@ -1,6 +1,7 @@
 """Fixtures for tests of groups and transactions with real clients."""
 
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -49,17 +50,17 @@ def new_group(
 @pytest.fixture
 def feed(broker: AnyBroker) -> Feed:
     """`feed(group, 100)`: so many more records to each partition of the group's topics; their values."""
-    fed = 0
+    fed = Counter[str]()
 
     def more(group: Group, each: int) -> list[str]:
-        nonlocal fed
         values = []
+        first = fed[group.name]
         for name, partitions in group.topics.items():
             for part in range(partitions):
-                added = [f"{name}/{part}/{number}" for number in range(fed, fed + each)]
+                added = [f"{name}/{part}/{number}" for number in range(first, first + each)]
                 confluent.write(group.bootstrap, name, [{"value": value, "partition": part} for value in added])
                 values += added
-        fed += each
+        fed[group.name] += each
         return values
 
     return more

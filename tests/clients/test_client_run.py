@@ -1,7 +1,6 @@
 """Consumer.run on real brokers: concurrency, order, and how it ends. Retry topics are in test_client_retries.py."""
 
 import threading
-import time
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -168,27 +167,6 @@ def test_a_handler_may_close_its_consumer(broker: AnyBroker, create_topic: Creat
     consumer.run(lambda message: consumer.close() if message.offset == 4 else None)
     with Consumer(broker.bootstrap, group=topic) as other:
         assert committed(other, topic) == [5]
-
-
-def test_a_long_handler_does_not_cost_the_membership(
-    broker: AnyBroker, create_topic: CreateTopic, short_waits: dict[str, int]
-) -> None:
-    """It runs for twice max.poll.interval.ms; had the group removed the member, messages would come again."""
-    topic = create_topic(partitions=2)
-    fill(broker.bootstrap, topic, 5, 5)
-    seen: list[tuple[int, int]] = []
-    properties = {"session.timeout.ms": 1000, "max.poll.interval.ms": 1000, "heartbeat.interval.ms": 200}
-
-    def handle(message: AnyMessage) -> None:
-        if message.offset == 0:
-            time.sleep(2)
-        seen.append(place(message))
-
-    consumer = Consumer(broker.bootstrap, topic, group=topic, concurrency=2, properties=properties)
-    with running(consumer, handle):
-        eventually(lambda: len(seen) >= 10, "all are processed")
-        eventually(lambda: committed(consumer, topic, 2) == [5, 5], "all are committed")
-    assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in range(5)]
 
 
 @pytest.mark.parametrize("order", ["partition", "key"])

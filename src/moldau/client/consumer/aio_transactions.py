@@ -15,7 +15,7 @@ from moldau.client.consumer.transaction_targets import Batch
 from moldau.client.consumer.transactions import Steps, check
 from moldau.client.errors import InvalidUse
 from moldau.client.offset_store.store import open_async_store
-from moldau.client.producer.aio import AsyncProducer, in_thread
+from moldau.client.producer.aio import AsyncProducer, for_threads, in_thread
 from moldau.client.serializers.port import K, V
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ def open_async_transactions(
     """The loop for what the user passed to `AsyncConsumer.transactions`."""
     group = check(engine, n)
     if isinstance(target, AsyncProducer):
-        steps = Steps(engine, KafkaTarget(engine, target.transaction().for_threads()))
+        steps = Steps(engine, KafkaTarget(engine, for_threads(target.transaction())))
         return AsyncTransactions(engine, steps, in_thread, take, n, wait, leaving)
     store = open_async_store(target, group)
     if store is None:

@@ -216,10 +216,6 @@ class AsyncTransaction:
     def __init__(self, calls: TransactionCalls) -> None:
         self._calls = calls
 
-    def for_threads(self) -> Transaction:
-        """The same transaction, for a thread."""
-        return Transaction(self._calls)
-
     async def initialize(self) -> None:
         """End what an earlier producer of this transactional id has left open; the first `begin` does it too."""
         await in_thread(self._calls.initialize)
@@ -271,3 +267,8 @@ async def in_thread(function: Callable[P, T], *arguments: P.args, **named: P.kwa
         if not work.cancelled() and (failure := work.exception()) is not None:
             logger.warning("Cancelled, and failed: %s: %s", getattr(function, "__qualname__", function), failure)
         raise
+
+
+def for_threads(transaction: AsyncTransaction) -> Transaction:
+    """The same transaction, for a thread."""
+    return Transaction(transaction._calls)
