@@ -32,11 +32,15 @@ OWNED = {
     "auto.commit.interval.ms": "use commit_interval",
     "enable.partition.eof": "use lag()",
 }
-# librdkafka prefetches; what it has is dropped when partitions are paused.
 DEFAULTS: Mapping[str, object] = {
+    # librdkafka prefetches; what it has is dropped when partitions are paused.
     "queued.max.messages.kbytes": BUFFER_BYTES >> 10,
     "fetch.wait.max.ms": 100,
-    "fetch.queue.backoff.ms": 10,  # 1 s by default: a consumer that empties the queue sooner waits for the rest of it
+    # 1 s by default: a consumer that empties the queue sooner waits for the rest of it.
+    "fetch.queue.backoff.ms": 10,
+    # KIP-899: after all brokers were down at once, librdkafka 2.16 forgets them, and the metadata request that a member
+    # waits for before it joins its group. The next one would come topic.metadata.refresh.interval.ms later.
+    "metadata.recovery.strategy": "none",
 }
 
 
