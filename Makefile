@@ -24,7 +24,7 @@ HOT_CLIENT_TESTS := tests/clients/test_protocol_produce.py tests/clients/test_pr
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
 
-.PHONY: up demo setup compile test check docs bench exactly-once storm spark spark-faults soak chaos simulate clean
+.PHONY: up demo setup compile test check docs bench exactly-once storm spark spark-faults soak apache chaos simulate clean
 
 # The first start does not wait for the compiler: Ctrl-C stops the broker, and compiling goes on for the next start.
 up: $(BROKER)
@@ -77,7 +77,8 @@ check: setup
 	@$(BIN)/mypy
 
 exactly-once: setup
-	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_exactly_once.py -s --timeout 1800
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_exactly_once.py \
+	  tests/clients/test_client_exactly_once.py -s --timeout 3600
 
 storm: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_storm.py -s --timeout 600
@@ -90,8 +91,12 @@ spark: setup
 
 soak: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/properties/test_power_cuts.py tests/clients/test_kills.py \
-	  tests/clients/test_client_retries.py tests/clients/test_hostile.py tests/clients/test_logins.py \
-	  tests/cluster/test_rolling_switch.py -n 2 --timeout 3600
+	  tests/clients/test_client_rebalance.py tests/clients/test_client_retries.py tests/clients/test_hostile.py \
+	  tests/clients/test_logins.py tests/cluster/test_client_leaders.py tests/cluster/test_rolling_switch.py \
+	  -n 2 --timeout 3600
+
+apache: setup
+	@MOLDAU_TEST_BROKER=apache $(BIN)/python -m pytest tests/clients/test_client_*.py -n 2 --timeout 600
 
 docs: setup
 	@$(BIN)/python -m moldau.broker.settings > docs/settings.md

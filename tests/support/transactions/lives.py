@@ -5,9 +5,11 @@ import random
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,6 +51,16 @@ class Output(Protocol):
         ...
 
 
+def check_numbers(partition: int, found: list[int], count: int) -> None:
+    """Check that all numbers of a partition are there, once, in order; if not, say which are wrong."""
+    wanted, times = range(partition, count, PARTITIONS), Counter(found)
+    lost = [number for number in wanted if not times[number]]
+    twice = [number for number in times if times[number] > 1]
+    late = [after for before, after in pairwise(found) if after < before]
+    wrong = f"partition {partition}, {count} numbers: lost {lost[:20]}, more than once {twice[:20]}, late {late[:20]}"
+    assert found == [*wanted], wrong
+
+
 @dataclass
 class Rows:
     """A table."""
@@ -64,8 +76,7 @@ class Rows:
     def check(self, count: int) -> None:
         rows = self.database.rows("SELECT partition_index, number FROM output ORDER BY id")
         for partition in range(PARTITIONS):
-            found = [number for index, number in rows if index == partition]
-            assert found == [*range(partition, count, PARTITIONS)]
+            check_numbers(partition, [number for index, number in rows if index == partition], count)
         assert len(rows) == count
 
 
@@ -85,7 +96,7 @@ class Copies:
 
     def check(self, count: int) -> None:
         for partition, found in enumerate(self._values("read_committed")):
-            assert found == [str(number) for number in range(partition, count, PARTITIONS)]
+            check_numbers(partition, [*map(int, found)], count)
 
     def _values(self, isolation: str) -> list[list[str]]:
         return values_by_partition(self.bootstrap, self.topic, PARTITIONS, isolation)
@@ -113,10 +124,13 @@ def copies(bootstrap: str, topic: str, transactional_id: str) -> Copies:
 
 
 def fill(bootstrap: str, topic: str, lives: int, after: int = 0) -> int:
-    """Write numbers, more than all lives together get through; returns how many there are."""
+    """Write numbers, more than all lives together get through; returns how many there are.
+
+    Idempotent: a write that is repeated, to a leader that is not ready yet, must neither repeat nor reorder numbers.
+    """
     count = after + (lives + 10) * N * MOST_TIMES
-    numbers = range(after, count)
-    write(bootstrap, topic, ({"value": str(number), "partition": number % PARTITIONS} for number in numbers))
+    records = ({"value": str(number), "partition": number % PARTITIONS} for number in range(after, count))
+    write(bootstrap, topic, records, enable_idempotence=True)
     return count
 
 
