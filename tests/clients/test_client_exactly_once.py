@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.at_once import at_once
 from support.brokers.processes import BrokerProcess, CreateTopic, StartBroker
 from support.clients.raw import RawClient
 from support.eventually import PATIENCE_S, eventually
@@ -32,16 +33,18 @@ from support.transactions.lives import (
 )
 
 FULL = bool(os.environ.get("MOLDAU_FULL"))
-LIVES = {"sqlite": 300, "kafka": 300, "postgresql": 300} if FULL else {"sqlite": 20, "kafka": 20, "postgresql": 6}
+LIVES = {"sqlite": 300, "kafka": 300, "postgresql": 300} if FULL else {"sqlite": 20, "kafka": 12, "postgresql": 6}
 BROKER_KILLS = 100 if FULL else 2
 ROLLED_BACK = "A batch was rolled back"
-SHORT = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300}
+RECOVERY_S = 120  # a dead member's session and a transaction may have to end first
+SHORT = {"classic": {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300}, "consumer": {}}
 # Where a zombie stops: SQLite has one lock for all writers, so there it stops before it writes.
 STOPS = {
     "sqlite": ("begin", "after", 2),
     "postgresql": ("advance", "before", 2),
     "kafka": ("send_offsets", "before", 2),
 }
+ZOMBIES = [("sqlite", "classic"), ("postgresql", "consumer"), ("kafka", "classic"), ("kafka", "consumer")]
 
 
 @pytest.fixture
@@ -65,54 +68,66 @@ def wait_until_written(output: Output, count: int, worker: Member, told: str) ->
     )
 
 
-@pytest.mark.parametrize("kind", LIVES)
 def test_killed_at_every_step(
-    bootstrap: str, create_topic: CreateTopic, group: str, kind: str, request: pytest.FixtureRequest
+    bootstrap: str, create_topic: CreateTopic, group: str, request: pytest.FixtureRequest
 ) -> None:
-    source, target = create_topic(partitions=PARTITIONS), create_topic(partitions=PARTITIONS)
-    output = output_of(kind, bootstrap, target, group, request)
-    chosen = seed()
-    lives = plan(random.Random(chosen), output, LIVES[kind])
-    count = fill(bootstrap, source, len(lives))
-    with workers(bootstrap=bootstrap, source=source, group=group, instance="worker", **output.settings) as start:
-        worker = start(lives=lives)
-        worker.wait_for("last", PATIENCE_S + 5 * len(lives))
-        wait_until_written(output, count, worker, f"seed {chosen}")
-        worker.leave()
-    check_ends(worker, lives)
-    output.check(count)
-    print(f"{kind}: seed {chosen}, {len(lives)} lives, {count} records")
+    def scenario(kind: str, output: Output, source: str) -> None:
+        chosen = seed()
+        lives = plan(random.Random(chosen), output, LIVES[kind])
+        count = fill(bootstrap, source, len(lives))
+        own = {"group": f"{group}-{kind}", "instance": "worker"}
+        with workers(bootstrap=bootstrap, source=source, **own, **output.settings) as start:
+            worker = start(lives=lives)
+            worker.wait_for("last", PATIENCE_S + 5 * len(lives))
+            wait_until_written(output, count, worker, f"seed {chosen}")
+            worker.leave()
+        check_ends(worker, lives)
+        output.check(count)
+        print(f"{kind}: seed {chosen}, {len(lives)} lives, {count} records")
+
+    topics = {kind: (create_topic(partitions=PARTITIONS), create_topic(partitions=PARTITIONS)) for kind in LIVES}
+    outputs = {kind: output_of(kind, bootstrap, target, group, request) for kind, (_, target) in topics.items()}
+    at_once({kind: partial(scenario, kind, outputs[kind], source) for kind, (source, _) in topics.items()})
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "kafka"])
-def test_the_broker_is_killed_too(
-    start_broker: StartBroker, group: str, kind: str, request: pytest.FixtureRequest
-) -> None:
+def test_the_broker_is_killed_too(start_broker: StartBroker, group: str, request: pytest.FixtureRequest) -> None:
     """With lives that end suddenly, and then in one that has to survive it."""
-    own = start_broker(group_min_session_timeout_ms=500, group_initial_rebalance_delay_ms=0)
+    brokers = {
+        kind: start_broker(group_min_session_timeout_ms=500, group_initial_rebalance_delay_ms=0)
+        for kind in ("sqlite", "kafka")
+    }
+    outputs = {kind: output_of(kind, own.bootstrap, "target", group, request) for kind, own in brokers.items()}
+    at_once({kind: partial(kill_broker_and_worker, own, outputs[kind], group) for kind, own in brokers.items()})
+
+
+def kill_broker_and_worker(own: BrokerProcess, output: Output, group: str) -> None:
     with RawClient(own.bootstrap) as client:
         client.create_topic("source", PARTITIONS)
         client.create_topic("target", PARTITIONS)
-    output = output_of(kind, own.bootstrap, "target", group, request)
     chosen = seed()
     dice = random.Random(chosen)
     lives = plan(dice, output, BROKER_KILLS * 3)
     count = fill(own.bootstrap, "source", len(lives))
     common = {"bootstrap": own.bootstrap, "source": "source", "group": group, "instance": "worker", "last_n": N}
+    kills = 0
     with workers(**common, **output.settings) as start:
         worker = start(lives=lives)
         while not worker.told("last"):
-            eventually(partial(ended_more_than, worker, len(worker.told("ended"))), "lives go on", worker.last_words)
+            ended = partial(ended_more_than, worker, len(worker.told("ended")))
+            eventually(ended, f"seed {chosen}: lives go on", worker.last_words, RECOVERY_S)
             kill(own, dice)
+            kills += 1
         for _ in range(BROKER_KILLS):
             written = output.count()
             count = fill(own.bootstrap, "source", 0, after=count)
-            eventually(partial(wrote_more_than, output, written), "it goes on", worker.last_words)
+            eventually(partial(wrote_more_than, output, written), "it goes on", worker.last_words, RECOVERY_S)
             kill(own, dice)
+            kills += 1
         wait_until_written(output, count, worker, f"seed {chosen}")
         worker.leave()
     check_ends(worker, lives)
     output.check(count)
+    print(f"{type(output).__name__}: seed {chosen}, {kills} kills of the broker, {len(lives)} lives, {count} records")
 
 
 def ended_more_than(worker: Member, count: int) -> bool:
@@ -129,29 +144,35 @@ def kill(broker: BrokerProcess, dice: random.Random) -> None:
     broker.start()
 
 
-@pytest.mark.parametrize("kind", STOPS)
 def test_a_zombie_cannot_write(
     bootstrap: str,
     create_topic: CreateTopic,
     group: str,
-    kind: str,
     request: pytest.FixtureRequest,
     short_waits: dict[str, int],
 ) -> None:
     """It stops in the middle of a batch until another member has its partitions, and then goes on."""
-    source, target = create_topic(partitions=PARTITIONS), create_topic(partitions=PARTITIONS)
-    output = output_of(kind, bootstrap, target, group, request)
-    count = fill(bootstrap, source, 0)
-    with workers(bootstrap=bootstrap, source=source, group=group, properties=SHORT, **output.settings) as start:
-        zombie = start(last_n=N, stop=STOPS[kind])
-        zombie.wait_for("stopped")
-        other = start(name="other", transactional_id=f"{group}-other")
-        # Behind the zombie's open transaction nothing else of the topic is visible as committed.
-        eventually(lambda: output.count(uncommitted=True) >= count, "the other one goes on", other.last_words)
-        wake_up(zombie)
-        eventually(lambda: any(ROLLED_BACK in line for line in zombie.errors), "it is refused", zombie.last_words)
-        more = fill(bootstrap, source, 0, after=count)
-        wait_until_written(output, more, other, "both go on")
-        zombie.leave()
-        other.leave()
-    output.check(more)
+
+    def scenario(kind: str, protocol: str, output: Output, source: str) -> None:
+        count = fill(bootstrap, source, 0)
+        own = {"group": f"{group}-{kind}-{protocol}", "protocol": protocol, "properties": SHORT[protocol]}
+        with workers(bootstrap=bootstrap, source=source, **own, **output.settings) as start:
+            zombie = start(last_n=N, stop=STOPS[kind])
+            zombie.wait_for("stopped")
+            other = start(name="other", transactional_id=f"{own['group']}-other")
+            # Behind the zombie's open transaction nothing else of the topic is visible as committed.
+            eventually(lambda: output.count(uncommitted=True) >= count, "the other one goes on", other.last_words)
+            wake_up(zombie)
+            eventually(lambda: any(ROLLED_BACK in line for line in zombie.errors), "it is refused", zombie.last_words)
+            more = fill(bootstrap, source, 0, after=count)
+            wait_until_written(output, more, other, "both go on")
+            zombie.leave()
+            other.leave()
+        output.check(more)
+
+    scenarios = {}
+    for kind, protocol in ZOMBIES:
+        source, target = create_topic(partitions=PARTITIONS), create_topic(partitions=PARTITIONS)
+        output = output_of(kind, bootstrap, target, f"{group}-{protocol}", request)
+        scenarios[f"{kind}, {protocol}"] = partial(scenario, kind, protocol, output, source)
+    at_once(scenarios)

@@ -18,6 +18,7 @@ from moldau.client.errors import (
     RecordTooLarge,
     TimedOut,
 )
+from moldau.client.producer import base
 from moldau.client.producer.producer import Producer
 from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic, StartBroker
 from support.clients.confluent import read_values
@@ -202,7 +203,10 @@ def test_brokers_that_are_away(start_broker: StartBroker, new_producer: NewProdu
     becomes_visible(own, "t", "a")
 
 
-def test_closing_while_brokers_are_away(own_broker: BrokerProcess, new_producer: NewProducer) -> None:
+def test_closing_while_brokers_are_away(
+    own_broker: BrokerProcess, new_producer: NewProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "ABORT_S", 0.5)  # for the transaction that is open
     producer = new_producer(own_broker.bootstrap)
     with producer.transaction():
         producer.send("t", "a").result(S)

@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from moldau.client.offset_store.store import open_store
 from moldau.client.offset_store.table import TABLE
 from moldau.client.producer.aio import AsyncProducer
 from moldau.client.producer.producer import Producer
+from support.at_once import at_once
 from support.brokers.processes import CreateTopic
 from support.clients.confluent import read_values, write
 from support.databases.servers import Server
@@ -437,48 +439,50 @@ def test_a_fenced_producer_ends_the_loop(
     assert copied(bootstrap, target) == []
 
 
-@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer protocol"])
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "range": {"properties": {**SHORT, "partition.assignment.strategy": "range"}},
+    "cooperative-sticky": {"properties": {**SHORT, "partition.assignment.strategy": "cooperative-sticky"}},
+    "consumer protocol": {"properties": {}, "protocol": "consumer"},
+}
+
+
 def test_two_members_copy(
-    bootstrap: str,
-    create_topic: CreateTopic,
-    new_consumer: NewConsumer,
-    group: str,
-    protocol: str,
-    short_waits: dict[str, int],
+    bootstrap: str, create_topic: CreateTopic, new_consumer: NewConsumer, group: str, short_waits: dict[str, int]
 ) -> None:
     """Partitions move to the second member and back; each record is copied once."""
-    source, target = create_topic(partitions=4), create_topic(partitions=4)
-    fill(bootstrap, source, range(400), partitions=4)
-    if protocol == "consumer protocol":
-        consumers = [new_consumer(source, protocol="consumer", properties={}) for _ in range(2)]
-    else:
-        consumers = [
-            new_consumer(source, properties={**SHORT, "partition.assignment.strategy": protocol}) for _ in range(2)
-        ]
-    first, second = consumers
 
-    def work(consumer: Consumer[Any, Any], name: str) -> None:
+    def work(consumer: Consumer[Any, Any], target: str, name: str) -> None:
         with Producer(bootstrap, transactional_id=name, linger=0) as producer:
             for batch in consumer.transactions(producer, 10, 0.05):
                 copy(batch, producer, target)
 
-    threads = [
-        threading.Thread(target=work, args=(consumer, f"{group}-{number}")) for number, consumer in enumerate(consumers)
-    ]
-    threads[0].start()
-    eventually(lambda: len(copied(bootstrap, target)) >= 50, "the first one works")
-    threads[1].start()
-    eventually(lambda: len(second.assignment()) == 2 and len(first.assignment()) == 2, "both have partitions")
-    fill(bootstrap, source, range(400, 600), partitions=4)
-    eventually(lambda: len(copied(bootstrap, target)) >= 600, "all is copied", lambda: len(copied(bootstrap, target)))
-    second.wakeup()
-    threads[1].join()
-    second.close()
-    fill(bootstrap, source, range(600, 700), partitions=4)
-    eventually(lambda: len(copied(bootstrap, target)) >= 700, "the first one goes on")
-    first.wakeup()
-    threads[0].join()
-    assert copied(bootstrap, target) == [*range(700)]
+    def scenario(name: str, source: str, target: str) -> None:
+        first, second = (new_consumer(source, group=f"{group}-{name}", **PROTOCOLS[name]) for _ in range(2))
+        threads = [
+            threading.Thread(target=work, args=(consumer, target, f"{group}-{name}-{number}"))
+            for number, consumer in enumerate((first, second))
+        ]
+        threads[0].start()
+        eventually(lambda: len(copied(bootstrap, target)) >= 50, "the first one works")
+        threads[1].start()
+        eventually(lambda: len(second.assignment()) == 2 and len(first.assignment()) == 2, "both have partitions")
+        fill(bootstrap, source, range(400, 600), partitions=4)
+        eventually(
+            lambda: len(copied(bootstrap, target)) >= 600, "all is copied", lambda: len(copied(bootstrap, target))
+        )
+        second.wakeup()
+        threads[1].join()
+        second.close()
+        fill(bootstrap, source, range(600, 700), partitions=4)
+        eventually(lambda: len(copied(bootstrap, target)) >= 700, "the first one goes on")
+        first.wakeup()
+        threads[0].join()
+        assert copied(bootstrap, target) == [*range(700)]
+
+    topics = {name: (create_topic(partitions=4), create_topic(partitions=4)) for name in PROTOCOLS}
+    for source, _ in topics.values():
+        fill(bootstrap, source, range(400), partitions=4)
+    at_once({name: partial(scenario, name, source, target) for name, (source, target) in topics.items()})
 
 
 def test_a_batch_that_outlives_its_generation_is_aborted(
