@@ -1,7 +1,7 @@
 """The Python client's three ways to lose nothing, while leaders and coordinators of three brokers are killed.
 
 A producer sends numbers all the time. One consumer reads them at least once, one copies them in Kafka transactions, one
-writes them into a database with their offsets. All live through every kill. `make test` has some kills, `make soak` has
+writes them into a database with their offsets. All live through every kill. `make test` has two kills, `make soak` has
 a hundred.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import NewTopic
 
 from moldau.broker.coordinators.partitioning import partition_of
@@ -30,7 +31,7 @@ from support.groups.members import Group, Kind, Member
 from support.transactions.lives import PARTITIONS, Output, copies, seed, sqlite_rows, workers
 
 FULL = bool(os.environ.get("MOLDAU_FULL"))
-KILLS = 50 if FULL else 3
+KILLS = 50 if FULL else 2
 SHARDS = 5  # of either internal topic, in a cluster of a test
 PAUSE_S = 0.004  # between two records
 BATCH = 20  # small: there are many transactions
@@ -44,6 +45,14 @@ def cluster() -> Iterator[Cluster]:
     settings = {"min_insync_replicas": 2, "group_initial_rebalance_delay_ms": 0, "zookeeper_session_timeout_ms": 18_000}
     with Cluster(brokers=3, **settings) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def whole(cluster: Cluster) -> Iterator[None]:
+    """What a test killed runs again afterwards."""
+    yield
+    for broker in cluster.broker_ids:
+        cluster.start(broker)
 
 
 class Feeder:
@@ -84,9 +93,10 @@ class Promise:
     group: str
     member: Member
     count: Callable[[], int]
+    more: Callable[[], str] = str
 
     def told(self) -> str:
-        return f"{self.count()} records; {self.member.last_words()}"
+        return f"{self.count()} records; {self.more()}; {self.member.last_words()}"
 
 
 def create(cluster: Cluster) -> str:
@@ -133,7 +143,9 @@ def test_leaders_and_coordinators_are_killed(cluster: Cluster, tmp_path: Path, m
         promises = [
             Promise("at least once", reading.name, member, lambda: len(set(member.read()))),
             Promise("exactly once, SQLite", f"store-{name}", storing, rows.count),
-            Promise("exactly once, Kafka", f"copy-{name}", copying, lambda: len(set(seen))),
+            Promise(
+                "exactly once, Kafka", f"copy-{name}", copying, lambda: len(set(seen)), lambda: ends(servers, target)
+            ),
         ]
         feeder = Feeder(servers, source)
         try:
@@ -162,17 +174,25 @@ def kill_again_and_again(
         *((f"coordinator: {each.name}", coordinator_of(cluster, each.group)) for each in promises[::-1]),
         ("leader of the target", lambda: cluster.leader_of(target, dice.randrange(PARTITIONS))),
     ]
-    for who, broker_of in itertools.islice(itertools.cycle(victims), KILLS):
+    for number, (who, broker_of) in enumerate(itertools.islice(itertools.cycle(victims), KILLS)):
         wait_for_replicas(cluster, source, target, GROUPS, TRANSACTIONS)
         victim = broker_of()
         cluster.kill(victim)
-        wait_for_all(promises, feeder.sent + 1, f"seed {chosen}, {who} {victim} is killed: ")
+        wait_for_all(promises, feeder.sent + 1, f"seed {chosen}, kill {number}, {who} {victim}: ")
         cluster.start(victim)
     wait_for_replicas(cluster, source, target, GROUPS, TRANSACTIONS)
 
 
 def coordinator_of(cluster: Cluster, group: str) -> Callable[[], int]:
     return lambda: cluster.leader_of(GROUPS, partition_of(group, SHARDS))
+
+
+def ends(servers: str, topic: str) -> str:
+    """The last stable offset and the high watermark of each partition: a transaction that stays open parts them."""
+    admin = confluent.admin(servers)
+    levels = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+    found = [[confluent.end_offset(admin, topic, level, index) for level in levels] for index in range(PARTITIONS)]
+    return f"stable and end offsets of the target: {found}"
 
 
 def wait_for_all(promises: list[Promise], count: int, after: str = "") -> None:
