@@ -14,6 +14,7 @@ import pytest
 
 from support.brokers.processes import AnyBroker, broker_environment
 from support.clients.confluent import Record, read, write
+from support.spark.pipelines import Pipelines
 
 if TYPE_CHECKING:
     from support.spark.class_archive import ClassArchive
@@ -99,3 +100,8 @@ def consume(broker: AnyBroker) -> Stored:
         return read(broker.bootstrap, *topics, isolation=isolation)
 
     return of
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path, broker: AnyBroker, python_path: str) -> Pipelines:
+    return Pipelines(tmp_path, broker.bootstrap, python_path)

@@ -29,7 +29,14 @@ WITH_SESSION = (
 )
 WITH_DATABASES = ("tests/unit/client/offset_store/test_stores.py", "tests/clients/test_client_transactions.py")
 WITH_GO = ("test_go", "test_go_groups")  # a program that Go builds: two minutes at first
-WITH_PROCESSES = ("test_cluster", "test_demo", "test_disturbed", "test_faults", "test_pipelines")
+WITH_PROCESSES = (
+    "test_cluster",
+    "test_demo",
+    "test_disturbed",
+    "test_faults",
+    "test_pipeline_status",
+    "test_pipelines",
+)
 GROUP_OF = {
     "tests/clients/test_streams.py": "test_streams",  # a compiled program
     **dict.fromkeys(WITH_DATABASES, "with databases"),

@@ -33,6 +33,9 @@ class PlannedQuery:
         return self.writes.name or Path(self.checkpoint).name
 
 
+OnStart = Callable[[PlannedQuery, Any], None]  # with PySpark's StreamingQuery
+
+
 @dataclass(slots=True)
 class InterceptedQueries:
     """Queries that the file has started so far. `queries` stays empty in a dry run."""
@@ -66,7 +69,7 @@ class DryRunQuery:
 
 
 @contextmanager
-def intercept_queries(on_start: Callable[[PlannedQuery], None] | None = None) -> Iterator[InterceptedQueries]:
+def intercept_queries(on_start: OnStart | None = None) -> Iterator[InterceptedQueries]:
     """Call `on_start` after each query has started; without `on_start` this is a dry run."""
     from pyspark.sql.readwriter import DataFrameWriter
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -121,7 +124,7 @@ def _intercept(
     writer: Any,
     path: str | None,
     start: Callable[[], Any],
-    on_start: Callable[[PlannedQuery], None] | None,
+    on_start: OnStart | None,
 ) -> Any:
     writes = sink_of(writer, path)
     checkpoints = writer._spark.conf.get(CHECKPOINTS, None)
@@ -131,7 +134,7 @@ def _intercept(
         return DryRunQuery(planned.name)
     query = start()
     found.queries.append(query)
-    on_start(planned)
+    on_start(planned, query)
     return query
 
 

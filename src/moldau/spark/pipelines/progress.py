@@ -11,7 +11,11 @@ from moldau.base.ids import Offset
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """Rates, lag, durations and state rows. None where Spark or the source does not report a number."""
+    """Rates, durations and state rows. None where Spark does not report a number.
+
+    `lag` is that of the latest batch, by what the source saw then; health.py has the lag now. `started_ms` and
+    `rows_ms`, when the query started and when its last batch with rows ended, are kept by status_writer.py.
+    """
 
     id: str | None = None
     run_id: str | None = None
@@ -24,6 +28,13 @@ class QueryProgress:
     state_rows: int | None = None
     watermark: str | None = None
     at_ms: int | None = None
+    started_ms: int | None = None
+    rows_ms: int | None = None
+
+    @property
+    def ended_ms(self) -> int | None:
+        """When the latest batch ended."""
+        return None if self.at_ms is None else self.at_ms + (self.batch_ms or 0)
 
 
 def read_progress(progress: Mapping[str, Any]) -> QueryProgress:

@@ -26,6 +26,7 @@ from moldau.spark.pipelines.script import Main, load_main, modules_of
 from moldau.spark.pipelines.signals import StopRequested, StopSignals
 from moldau.spark.pipelines.status import PipelineState, PipelineStatus, now_ms
 from moldau.spark.pipelines.status_writer import StatusWriter
+from moldau.spark.pipelines.watcher import Watcher
 from moldau.spark.sessions import PACK, SparkUnavailable, session
 
 POLL_S = 0.25
@@ -136,7 +137,12 @@ def _run_queries(
         pickle_by_value(spec.file)
         spark.streams.addListener(QueryListener(started=writer.query_started, progressed=writer.query_progressed))
         listener.spark_started(directory)
-        with intercept_queries(listener.query_started) as intercepted:
+
+        def started(planned: PlannedQuery, query: Any) -> None:
+            watcher.add(planned, query)
+            listener.query_started(planned)
+
+        with Watcher(spark, writer) as watcher, intercept_queries(started) as intercepted:
             try:
                 call_main(main, spark, spec.file, directory.log)
                 if not intercepted.queries:

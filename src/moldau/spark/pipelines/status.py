@@ -11,6 +11,7 @@ from typing import Any
 
 from moldau.spark.pipelines.directory import PipelineDirectory, is_locked
 from moldau.spark.pipelines.errors import PipelineDirectoryError
+from moldau.spark.pipelines.health import Health, Observation, QueryState, query_health, worst
 from moldau.spark.pipelines.progress import QueryProgress
 
 
@@ -29,7 +30,7 @@ PROCESS_GONE = "the process ended without reporting a result; it may have been k
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """State of a pipeline, and the latest progress of each query by its name."""
+    """State of a pipeline; the latest progress and observation of each query by its name."""
 
     name: str
     file: str
@@ -40,10 +41,21 @@ class PipelineStatus:
     reason: str = ""
     ended_ms: int | None = None
     queries: Mapping[str, QueryProgress] = field(default_factory=dict)
+    observations: Mapping[str, Observation] = field(default_factory=dict)
 
     @property
     def is_alive(self) -> bool:
         return self.state in ALIVE
+
+    def health(self, now_ms: int) -> dict[str, Health]:
+        """Health of each query; empty unless the pipeline is running."""
+        if self.state is not PipelineState.RUNNING:
+            return {}
+        return {name: query_health(each, self.observations.get(name), now_ms) for name, each in self.queries.items()}
+
+    def overall(self, now_ms: int) -> PipelineState | QueryState:
+        """The state in one word: of a running pipeline, that of the query that is worst off."""
+        return worst(each.state for each in self.health(now_ms).values()) or self.state
 
 
 def write_status(directory: PipelineDirectory, status: PipelineStatus) -> None:
@@ -75,13 +87,17 @@ def read_status(directory: PipelineDirectory) -> PipelineStatus | None:
 def _from_document(document: Any) -> PipelineStatus | None:
     try:
         status = PipelineStatus(**_known(PipelineStatus, document))
-        queries = {name: QueryProgress(**_known(QueryProgress, each)) for name, each in status.queries.items()}
-        return replace(status, state=PipelineState(status.state), queries=queries)
+        return replace(
+            status,
+            state=PipelineState(status.state),
+            queries={name: QueryProgress(**_known(QueryProgress, each)) for name, each in status.queries.items()},
+            observations={name: Observation(**_known(Observation, each)) for name, each in status.observations.items()},
+        )
     except (AttributeError, TypeError, ValueError):
         return None
 
 
-def _known(kind: type[PipelineStatus] | type[QueryProgress], document: Any) -> dict[str, Any]:
+def _known(kind: type[PipelineStatus] | type[QueryProgress] | type[Observation], document: Any) -> dict[str, Any]:
     """Fields of a document that this version knows: another version may have written it."""
     return {each.name: document[each.name] for each in fields(kind) if each.name in document}
 

@@ -11,9 +11,10 @@ from moldau.tools.common.failure import misused
 from moldau.tools.common.output import print_json, print_table, print_text, show, show_time
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from moldau.spark.pipelines.dry_run import DryRun
+    from moldau.spark.pipelines.health import Health, Observation
     from moldau.spark.pipelines.progress import QueryProgress
     from moldau.spark.pipelines.status import PipelineStatus
 
@@ -63,7 +64,7 @@ def print_list(pipelines: "Sequence[PipelineStatus]", directory: Path, *, json: 
     rows = [
         (
             status.name,
-            status.state,
+            status.overall(_now_ms()),
             show_time(status.started_ms),
             status.master,
             status.pid,
@@ -82,10 +83,28 @@ def print_status(pipelines: "Sequence[PipelineStatus]", directory: Path, *, json
     if not pipelines:
         print_text(_none("No pipeline is running", directory))
         return
-    print_table(STATUS_COLUMNS, [row for status in pipelines for row in _status_rows(status)])
+    now_ms = _now_ms()
+    print_table(STATUS_COLUMNS, [row for status in pipelines for row in _status_rows(status, now_ms)])
+    for line in status_lines(pipelines, now_ms):
+        print_text(line)
+
+
+def status_lines(pipelines: "Sequence[PipelineStatus]", now_ms: int) -> list[str]:
+    """What is wrong, a sentence for each pipeline and query."""
+    found = []
     for status in pipelines:
         if status.reason:
-            print_text(f"{status.name}: {status.reason}")
+            found.append(f"{status.name}: {status.reason}")
+        for name, health in sorted(status.health(now_ms).items()):
+            if health.reason:
+                found.append(f"{status.name}, query {name}: {health.reason}{_since(health, now_ms)}")
+    return found
+
+
+def _since(health: "Health", now_ms: int) -> str:
+    if health.since_ms is None:
+        return ""
+    return f" (since {show_time(health.since_ms)}, {show_age(health.since_ms, now_ms)})"
 
 
 def watch(read: "Callable[[], Sequence[PipelineStatus]]", directory: Path) -> NoReturn:
@@ -103,39 +122,48 @@ def _none(fact: str, directory: Path) -> str:
     return f"{fact} in {where} (--dir names another). Start one with: moldau pipeline run FILE.py"
 
 
-def _table(pipelines: "Sequence[PipelineStatus]", directory: Path) -> "Table | str":
+def _table(pipelines: "Sequence[PipelineStatus]", directory: Path) -> "Group | str":
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     if not pipelines:
         return _none("No pipeline is running", directory)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in STATUS_COLUMNS:
         table.add_column(column, justify="left" if column in ("PIPELINE", "STATE", "QUERY") else "right")
+    now_ms = _now_ms()
     for status in pipelines:
-        for row in _status_rows(status):
+        for row in _status_rows(status, now_ms):
             table.add_row(*(show(cell) for cell in row))
-    return table
+    return Group(table, *(Text(line) for line in status_lines(pipelines, now_ms)))
 
 
-def _status_rows(status: "PipelineStatus") -> list[tuple[Any, ...]]:
+def _status_rows(status: "PipelineStatus", now_ms: int) -> list[tuple[Any, ...]]:
     if not status.queries:
         return [(status.name, status.state, *[None] * (len(STATUS_COLUMNS) - 2))]
-    return [
-        (status.name, status.state, name, *_numbers(query, time.time_ns() // 1_000_000))
-        for name, query in sorted(status.queries.items())
-    ]
+    rows = []
+    for name, query in sorted(status.queries.items()):
+        health = status.health(now_ms).get(name)
+        numbers = current_numbers(query, status.observations.get(name), health)
+        state = status.state if health is None else health.state
+        age = None if query.at_ms is None else show_age(query.at_ms, now_ms)
+        rows.append((status.name, state, name, query.batch, *numbers, query.batch_ms, query.state_rows, age))
+    return rows
 
 
-def _numbers(query: "QueryProgress", now_ms: int) -> tuple[Any, ...]:
-    return (
-        query.batch,
-        query.rows_per_second,
-        query.processed_per_second,
-        query.lag,
-        query.batch_ms,
-        query.state_rows,
-        None if query.at_ms is None else show_age(query.at_ms, now_ms),
-    )
+def current_numbers(
+    query: "QueryProgress", seen: "Observation | None", health: "Health | None"
+) -> tuple[float | None, float | None, int | None]:
+    """Input and processed rows per second, and lag, as far as they hold now and not only for the latest batch."""
+    from moldau.spark.pipelines.health import QueryState
+
+    state = None if health is None else health.state
+    lag = None if seen is None or state is None else seen.lag
+    if state not in (QueryState.RUNNING, QueryState.IDLE):
+        return None, None, lag
+    lag = query.lag if lag is None else lag  # a source of another format
+    return (0.0, 0.0, lag) if state is QueryState.IDLE else (query.rows_per_second, query.processed_per_second, lag)
 
 
 def show_age(at_ms: int, now_ms: int) -> str:
@@ -148,14 +176,39 @@ def show_age(at_ms: int, now_ms: int) -> str:
 
 
 def _document(status: "PipelineStatus") -> dict[str, Any]:
+    now_ms = _now_ms()
     return {
         "name": status.name,
-        "state": str(status.state),
+        "state": str(status.overall(now_ms)),
         "reason": status.reason or None,
         "file": status.file,
         "master": status.master,
         "pid": status.pid,
         "started": show_time(status.started_ms),
         "ended": None if status.ended_ms is None else show_time(status.ended_ms),
-        "queries": {name: asdict(query) for name, query in status.queries.items()},
+        "queries": {name: _query_document(status, name, now_ms) for name in status.queries},
     }
+
+
+def _query_document(status: "PipelineStatus", name: str, now_ms: int) -> dict[str, Any]:
+    query, seen, health = status.queries[name], status.observations.get(name), status.health(now_ms).get(name)
+    rows_per_second, processed_per_second, lag = current_numbers(query, seen, health)
+    known = None if health is None else seen
+    return {
+        **asdict(query),
+        "state": str(status.state if health is None else health.state),
+        "since": None if health is None or health.since_ms is None else show_time(health.since_ms),
+        "reason": None if health is None else health.reason or None,
+        "rows_per_second": rows_per_second,
+        "processed_per_second": processed_per_second,
+        "lag": lag,
+        "metrics": {
+            "minOffsetsBehindLatest": None if known is None else known.min_behind,
+            "maxOffsetsBehindLatest": None if known is None else known.max_behind,
+            "avgOffsetsBehindLatest": None if known is None else known.avg_behind,
+        },
+    }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
