@@ -2,5 +2,6 @@
 
 from moldau.spark.sessions import SparkUnavailable, session
 from moldau.spark.sink.foreach_batch import sink
+from moldau.spark.source_metrics import source_metrics
 
-__all__ = ["SparkUnavailable", "session", "sink"]
+__all__ = ["SparkUnavailable", "session", "sink", "source_metrics"]

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.clients.cli import MOLDAU, succeed
+from support.brokers.processes import MOLDAU
+from support.clients.cli import succeed
 
 PATIENCE_S = 240
 SMALL = ("--master", "local[2]", "--conf", "spark.driver.memory=600m")

@@ -1,12 +1,11 @@
 """QueryProgress: the numbers of a streaming query's latest batch, from the JSON of Spark's StreamingQueryProgress."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from moldau.base.ids import Offset
+from moldau.spark.source_metrics import offsets_behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +56,8 @@ def read_progress(progress: Mapping[str, Any]) -> QueryProgress:
 
 def total_lag(sources: Sequence[Mapping[str, Any]]) -> int | None:
     """Records between the end of the latest batch and the log end, over all sources that report both."""
-    lags = [_lag(each.get("endOffset"), each.get("latestOffset")) for each in sources]
-    known = [lag for lag in lags if lag is not None]
-    return sum(known) if known else None
-
-
-def _lag(end: Any, latest: Any) -> int | None:
-    """Lag of one source, from offsets by topic and partition: the form of Spark's Kafka source and of ours."""
-    ends, latests = _by_partition(end), _by_partition(latest)
-    if not latests:
-        return None
-    return sum(max(0, offset - ends.get(partition, 0)) for partition, offset in latests.items())
-
-
-def _by_partition(offsets: Any) -> dict[tuple[str, str], Offset]:
-    if isinstance(offsets, str):
-        try:
-            offsets = json.loads(offsets)
-        except ValueError:
-            return {}
-    if not isinstance(offsets, Mapping):
-        return {}
-    offsets = offsets.get("offsets", offsets) if "cuts" in offsets else offsets  # only our source has "cuts"
-    found = {}
-    for topic, partitions in offsets.items():
-        if isinstance(partitions, Mapping):
-            found.update({(topic, each): offset for each, offset in partitions.items() if isinstance(offset, int)})
-    return found
+    known = [behind for each in sources if (behind := offsets_behind(each)) is not None]
+    return sum(map(sum, known)) if known else None
 
 
 def _rate(value: Any) -> float | None:
