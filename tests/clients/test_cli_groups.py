@@ -138,6 +138,23 @@ class TestLooking:
         assert shown[-1].split()[:-1] == [filled, "1", "-", "10", "-", "-"]
         succeed(moldau("group", "list"))
 
+    def test_control_groups_are_hidden_unless_asked_for(
+        self, admin: AdminClient, moldau: Run, filled: str, group: str
+    ) -> None:
+        control = f"moldau-{uuid.uuid4()}-{group}-0"
+        commit(admin, group, filled, 1)
+        commit(admin, control, filled, 1, (0,))
+        for output in ((), ("-o", "json")):
+            done = moldau("group", "list", *output)
+            assert group in succeed(done)
+            assert control not in done.stdout
+            assert "of exactly-once sinks not shown. List all with: moldau group list --all" in done.stderr
+            done = moldau("group", "list", "--all", *output)
+            assert control in succeed(done)
+            assert done.stderr == ""
+        assert control not in succeed(moldau("group", "describe"))
+        assert control in succeed(moldau("group", "describe", control))
+
     def test_filters(self, admin: AdminClient, bootstrap: str, moldau: Run, filled: str, group: str) -> None:
         commit(admin, group, filled, 1)
 

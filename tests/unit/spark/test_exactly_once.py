@@ -5,10 +5,21 @@ import pytest
 pytest.importorskip("aiokafka", reason="needs the extra: pip install '.[spark]'")
 pytest.importorskip("pandas", reason="needs the extra: pip install '.[spark]'")
 
+from moldau.client.admin.groups import is_control_group
 from moldau.spark.sink.control_offsets import BatchCommit, ControlOffsets, TaskCommit
 from moldau.spark.sink.exactly_once import WriteTask, refusal
 
 CONTROL = ControlOffsets("q", "s", "out")
+
+
+def test_groups_of_sinks_are_told_from_others() -> None:
+    """`moldau group list` hides them."""
+    control = ControlOffsets("0a5f6ba1-53d3-4f5e-8b0b-6bb0fb3b0f4a", "my-sink", "out")
+    assert is_control_group(control.task_group(0))
+    assert is_control_group(control.task_group(12))
+    assert is_control_group(control.driver_group)
+    for name in ("moldau-orders-0", "orders", f"{control.driver_group}-2x", f"x{control.driver_group}"):
+        assert not is_control_group(name)
 
 
 def task(batch: int, index: int = 0, every_batch: bool = True) -> WriteTask:

@@ -1,5 +1,6 @@
 """Consumer groups: list, describe and delete them."""
 
+import re
 import time
 from dataclasses import dataclass
 from enum import Enum
@@ -27,6 +28,8 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Rebalancing")
 PROTOCOLS = {"CLASSIC": "classic", "CONSUMER": "consumer"}
 TRANSIENT = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 WITHOUT_MEMBERS = ("Empty", "Dead")
+# moldau-QUERY-SINK-TASK, where QUERY is the id of a Spark query.
+CONTROL_GROUP = re.compile(r"moldau-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-.+-(?:\d+|batches)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,11 @@ class Group:
     def owners(self) -> dict[TopicPartition, str]:
         """The member that each partition is assigned to."""
         return {tp: member.id for member in self.members for tp in member.partitions}
+
+
+def is_control_group(name: str) -> bool:
+    """Tell whether an exactly-once sink of Spark keeps its progress in this group (spark/sink/control_offsets.py)."""
+    return CONTROL_GROUP.fullmatch(name) is not None
 
 
 def list_groups(admin: Admin) -> list[Listing]:

@@ -14,6 +14,7 @@ from moldau.client.admin.groups import (
     Group,
     delete_groups,
     describe_groups,
+    is_control_group,
     list_groups,
     require_group,
 )
@@ -24,7 +25,7 @@ from moldau.tools.common.confirm import Yes, require_yes
 from moldau.tools.common.failure import CommandError, misused, note
 from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import CommandContext, client_command, read_choices
-from moldau.tools.common.output import print_json, print_table, print_text
+from moldau.tools.common.output import counted, print_json, print_table, print_text
 from moldau.tools.common.partitions import read_scope, show_partitions
 from moldau.tools.common.remedies import command_error
 from moldau.tools.group.reset import GroupName, Topics, reset_offsets
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from moldau.client.admin.group_lag import Progress
 
 app = App(name="group", help="List, describe and delete consumer groups; reset their offsets.", add_completion=False)
+
+All = Annotated[
+    bool, typer.Option("--all", help="Also control groups, in which exactly-once sinks keep their progress.")
+]
 
 
 @client_command(app, "list")
@@ -46,21 +51,29 @@ def list_all(
         list[str] | None,
         typer.Option("--type", metavar="TYPE,…", help="Only groups of this protocol: classic, consumer."),
     ] = None,
+    everything: All = False,
 ) -> None:
     """List the consumer groups, with protocol and state."""
     wanted_states = read_choices(states, "--state", sorted({*STATES.values(), *REBALANCING}))
     wanted_types = read_choices(types, "--type", ["classic", "consumer"])
     if "Rebalancing" in wanted_states:
         wanted_states.update(REBALANCING)
-    found = [
+    matching = [
         one
         for one in list_groups(Admin(context.target))
         if (not wanted_states or one.state in wanted_states) and (not wanted_types or one.protocol in wanted_types)
     ]
+    found = [one for one in matching if everything or not is_control_group(one.name)]
+    hidden = len(matching) - len(found)
     if context.json:
         print_json([{"group": one.name, "protocol": one.protocol, "state": one.state} for one in found])
     elif found:
         print_table(("GROUP", "PROTOCOL", "STATE"), [(one.name, one.protocol, one.state) for one in found])
+    if hidden:
+        remedy = f"List all with: {suggest('group list --all')}"
+        note(f"{counted(hidden, 'control group')} of exactly-once sinks not shown. {remedy}")
+    elif found or context.json:
+        return
     elif wanted_states or wanted_types:
         note(f"No group matches. List all with: {suggest('group list')}")
     else:
@@ -76,6 +89,7 @@ def describe(
             metavar="GROUP", autocompletion=complete_group, help="All when none is named.", show_default=False
         ),
     ] = None,
+    everything: All = False,
 ) -> None:
     """Show state, members, and for each partition how far the group is behind: in records, and in seconds.
 
@@ -85,7 +99,7 @@ def describe(
     from moldau.client.admin.group_lag import read_progress
 
     admin = Admin(context.target)
-    wanted = list(dict.fromkeys(names or [one.name for one in list_groups(admin)]))
+    wanted = list(dict.fromkeys(names or _group_names(admin, everything)))
     groups = describe_groups(admin, wanted)
     for group in groups:
         if names and not group.exists():
@@ -101,6 +115,10 @@ def describe(
         if index:
             print_text("")
         _print_group(document)
+
+
+def _group_names(admin: Admin, everything: bool) -> list[str]:
+    return [one.name for one in list_groups(admin) if everything or not is_control_group(one.name)]
 
 
 def group_document(group: Group, progress: "list[Progress]") -> dict[str, Any]:
