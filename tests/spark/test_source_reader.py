@@ -37,7 +37,9 @@ class Query:
     def __init__(self, bootstrap: str, **options: object) -> None:
         given = {"kafka.bootstrap.servers": bootstrap, "startingOffsets": "earliest"} | options
         source = MoldauDataSource({name: str(value) for name, value in given.items()})
-        self.reader: StreamReader = source.streamReader(_kafka_columns())
+        reader = source.streamReader(_kafka_columns())
+        assert isinstance(reader, StreamReader)
+        self.reader = reader
         self.at: str | None = None
 
     def restarted(self, bootstrap: str, **options: object) -> "Query":
@@ -263,5 +265,24 @@ def test_the_columns_are_fixed(broker: AnyBroker) -> None:
     source = MoldauDataSource({"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "any"})
     with pytest.raises(QueryFailed, match=r"without decode the columns are: key binary.*leave out .schema"):
         source.reader(StructType().add("value", "string"))
-    with pytest.raises(QueryFailed, match="the checkpoint was not written by format"):
+    with pytest.raises(QueryFailed, match="the checkpoint was written by format"):
         Query(broker.bootstrap, subscribe="any").reader.latestOffset(start={"any": {"0": 5}}, limit=ReadAllAvailable())
+
+
+def test_a_checkpoint_of_another_topic(broker: AnyBroker, produce: Send, create_topic: CreateTopic) -> None:
+    orders, payments = create_topic(), create_topic()
+    produce(orders, numbers(1))
+    query = Query(broker.bootstrap, subscribe=orders)
+    assert query.batch() == [1]
+    sentence = f"^the checkpoint is for {orders}, the query reads {payments}"
+    for lenient in (False, True):
+        changed = query.restarted(broker.bootstrap, subscribe=payments, failOnDataLoss=not lenient)
+        with pytest.raises(QueryFailed, match=sentence) as refused:
+            changed.batch()
+        assert "failOnDataLoss" not in str(refused.value)
+    assert query.at is not None
+    with pytest.raises(QueryFailed, match=sentence):  # the batch is repeated, because it was not finished
+        changed.run(json.dumps({"offsets": {}, "cuts": {}, "topicIds": {}}), query.at)
+    more = query.restarted(broker.bootstrap, subscribe=f"{orders},{payments}")
+    produce(payments, numbers(2))
+    assert more.batch() == [2]

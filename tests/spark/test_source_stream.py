@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewPartitions
 
+from moldau.spark.pipelines.root_cause import root_cause
 from support.brokers.processes import AnyBroker, CreateTopic
 from support.clients import confluent
 from support.clients.cli import runner, succeed
@@ -161,6 +162,19 @@ def test_records_that_were_deleted(stream: Stream, raw: RawClient, produce: Send
     assert stream.values == [0, 1, 2, 3, 4, 7, 8, 9]
 
 
+def test_a_query_with_other_topics_says_so_first(stream: Stream, produce: Send, create_topic: CreateTopic) -> None:
+    """Its sentence, as anybody sees it who waits for the query: no traceback of Python comes before it."""
+    orders, payments = create_topic(), create_topic()
+    produce(orders, numbers(1))
+    stream.run(subscribe=orders)
+    with pytest.raises(Exception, match=f"the checkpoint is for {orders}, the query reads {payments}") as failed:
+        stream.run(subscribe=payments)
+    first = str(failed.value).partition("JVM stacktrace")[0]
+    assert "Traceback" not in first
+    assert "failOnDataLoss" not in first
+    assert root_cause(str(failed.value)).startswith("the checkpoint is for ")
+
+
 def test_it_names_what_is_wrong(stream: Stream, topic: str) -> None:
     for options, words in (
         ({"subscribe": topic}, f"the topic {topic} does not exist"),
@@ -169,8 +183,9 @@ def test_it_names_what_is_wrong(stream: Stream, topic: str) -> None:
             "did you mean maxOffsetsPerTrigger",
         ),
     ):
-        with pytest.raises(Exception, match=words):
+        with pytest.raises(Exception, match=words) as failed:
             stream.run(**options)
+        assert "Traceback" not in str(failed.value)
 
 
 def _lag(broker: AnyBroker, group: str) -> int:

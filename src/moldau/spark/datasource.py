@@ -6,13 +6,17 @@ import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from moldau.base.settings import SettingsRefused
+from moldau.spark.cluster import QueryFailed
 from moldau.spark.defaults import with_defaults
+from moldau.spark.plain_errors import plain_errors
 from moldau.spark.row_columns import ONE_OF_BOTH, record_columns, value_type
 from moldau.spark.versions import version_error
 
 if TYPE_CHECKING:
     from moldau.spark.sink.writers import BatchWriter, StreamWriter
     from moldau.spark.source.batch import BatchReader
+    from moldau.spark.source.refused_stream import RefusedStream
     from moldau.spark.source.row_reader import RowReader
     from moldau.spark.source.stream import StreamReader
 
@@ -40,22 +44,29 @@ class MoldauDataSource(DataSource):
             raise ValueError(ONE_OF_BOTH)
         return record_columns(headers=headers, value=value_type(options["valueschema"]))
 
+    @plain_errors()
     def reader(self, schema: StructType) -> "BatchReader":
         from moldau.spark.source.batch import BatchReader
 
         return BatchReader(self._row_reader(schema, stream=False))
 
-    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
+    def streamReader(self, schema: StructType) -> "StreamReader | RefusedStream":  # noqa: N802
+        from moldau.spark.source.refused_stream import RefusedStream
         from moldau.spark.source.stream import StreamReader
 
-        return StreamReader(self._row_reader(schema, stream=True))
+        try:
+            return StreamReader(self._row_reader(schema, stream=True))
+        except (QueryFailed, SettingsRefused) as refused:
+            return RefusedStream(refused)
 
+    @plain_errors()
     def writer(self, schema: Any, overwrite: bool) -> "BatchWriter":
         """Writer of `df.write`."""
         from moldau.spark.sink.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
+    @plain_errors()
     def streamWriter(self, schema: Any, overwrite: bool) -> "StreamWriter":  # noqa: N802  # Spark's name
         """Writer of `df.writeStream`, made for each batch."""
         from moldau.spark.sink.writers import stream_writer

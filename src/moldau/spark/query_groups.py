@@ -59,9 +59,14 @@ class QueryGroups:
 
     def settle(self) -> None:
         """At exit: wait for the last events of terminated queries, so that their last batch is committed too."""
+        from py4j.protocol import Py4JError
+
         if self._spark.sparkContext._jsc is None:  # stopped: no more events
             return
-        running = {str(query.runId) for query in self._spark.streams.active}
+        try:
+            running = {str(query.runId) for query in self._spark.streams.active}
+        except (Py4JError, ConnectionError):  # the JVM is gone, which the program has been told
+            return
         with self._lock:
             self._lock.wait_for(lambda: self._reports.keys() <= running, TIMEOUT_MS / 1000)
 

@@ -1,5 +1,6 @@
 """Log file of a pipeline: standard error of Spark's JVM, and stack traces."""
 
+import logging
 import os
 import sys
 import traceback
@@ -31,3 +32,23 @@ def write_stack_trace(file: Path, title: str, error: BaseException | str) -> Non
     text = error if isinstance(error, str) else "".join(traceback.format_exception(error))
     with file.open("a", errors="replace") as log:
         log.write(f"{title}\n{text}\n")
+
+
+@contextmanager
+def redirect_py4j_errors(file: Path) -> Iterator[None]:
+    """Write what py4j logs about a lost JVM to the file: it logs a traceback for each call, to the root logger."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        if Path(record.pathname).parent.name != "py4j":
+            return True
+        write_stack_trace(
+            file, record.getMessage(), record.exc_info[1] if record.exc_info and record.exc_info[1] else ""
+        )
+        return False
+
+    root = logging.getLogger()
+    root.addFilter(keep)
+    try:
+        yield
+    finally:
+        root.removeFilter(keep)

@@ -13,11 +13,19 @@ JAVA_CAUSE = re.compile(r"^(?:Caused by: )?(?:[a-z_]\w*\.)+[A-Z]\w*(?:Exception|
 ERROR_CLASS = re.compile(r"\[[A-Z0-9_.]+\] ")
 SQL_STATE = re.compile(r" ?SQLSTATE: \w{5}")
 TRACEBACK = "Traceback (most recent call last):"
-SELF_EXPLAINING = ("QueryFailed", "SettingsRefused", "SinkRefused")  # ours: the class name adds nothing
+SELF_EXPLAINING = ("QueryFailed", "SettingsRefused")  # ours: the class name adds nothing
+# As a worker sends them without a traceback (plain_errors.py). A message ends where Spark's text goes on.
+PLAIN_ERROR = re.compile(
+    rf"moldau\.[\w.]+\.(?:{'|'.join(SELF_EXPLAINING)}): (.+?)(?=\n\s*(?:at |SQLSTATE|JVM stacktrace|==)|\s*\Z)",
+    re.DOTALL,
+)
 
 
 def root_cause(text: str) -> str:
     """The innermost cause in the text of a Spark error."""
+    plain = PLAIN_ERROR.findall(text)
+    if plain and TRACEBACK not in text:
+        return _shorten(plain[-1])
     if TRACEBACK in text:
         found = _end_of_traceback(text.rpartition(TRACEBACK)[2])
         if found:
@@ -62,7 +70,7 @@ def describe_exception(error: BaseException, file: str = "") -> str:
             line = f" (line {frame.lineno})"
     message = str(error)
     name = type(error).__name__
-    if TRACEBACK in message:
+    if TRACEBACK in message or PLAIN_ERROR.search(message):
         return f"{root_cause(message)}{line}"
     if type(error).__module__.startswith(("pyspark.", "py4j.")):
         return f"{_shorten(message.strip().partition(chr(10))[0]) or name}{line}"

@@ -20,7 +20,7 @@ from moldau.spark.pipelines.errors import (
     SparkStartError,
 )
 from moldau.spark.pipelines.interception import CHECKPOINTS, InterceptedQueries, PlannedQuery, intercept_queries
-from moldau.spark.pipelines.logs import redirect_child_stderr, write_stack_trace
+from moldau.spark.pipelines.logs import redirect_child_stderr, redirect_py4j_errors, write_stack_trace
 from moldau.spark.pipelines.root_cause import describe_exception, root_cause
 from moldau.spark.pipelines.script import Main, load_main, modules_of
 from moldau.spark.pipelines.signals import StopRequested, StopSignals
@@ -179,7 +179,7 @@ def spark_session(spec: PipelineSpec, checkpoints: Path, log: Path, signals: Sto
         write_stack_trace(log, "Spark did not start", failed)
         raise SparkStartError(f"Spark did not start: {describe_exception(failed)} (log: {log})") from failed
     signals.install()
-    with _jvm_errors(log):
+    with redirect_py4j_errors(log), _jvm_errors(log):
         try:
             yield spark
         finally:

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from moldau.base.settings import SettingError, SettingsRefused
 from moldau.spark.options import WriteOptions, write_options
+from moldau.spark.plain_errors import plain_errors
 from moldau.spark.sink.foreach_batch import BATCH, NAMELESS, QUERY
 from moldau.spark.sink.layout import layout_of
 
@@ -38,11 +39,13 @@ class BatchWriter(DataSourceArrowWriter):
         self.query = query
         self.batch = batch
 
+    @plain_errors()
     def write(self, iterator: Iterator[Any]) -> Written:
         from moldau.spark.sink.tasks import write
 
         return Written(*write(iterator, self.options, self.layout, self.query, self.batch))
 
+    @plain_errors()
     def commit(self, messages: Sequence[Any]) -> None:
         finish_batch(self.options, messages)
 
@@ -54,11 +57,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.layout = layout_of(schema, options.topic)
 
+    @plain_errors()
     def write(self, iterator: Iterator[Any]) -> Written:
         from moldau.spark.sink.tasks import write
 
         return Written(*write(iterator, self.options, self.layout, every_batch=True))
 
+    @plain_errors()
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803  # Spark's name
         finish_batch(self.options, messages)
 

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from moldau.base.ids import TopicPartition
 from moldau.spark.cluster import QueryFailed
+from moldau.spark.plain_errors import plain_errors
 from moldau.spark.source.data_loss import DataLoss
 from moldau.spark.source.offset_reader import OffsetReader
 from moldau.spark.source.plan import OffsetRange, known_cores, read_tasks, split
@@ -22,6 +23,7 @@ class BatchReader(DataSourceReader):
         self._row_reader = row_reader
         self._options = row_reader.options
 
+    @plain_errors()
     def partitions(self) -> list[InputPartition]:
         with closing(OffsetReader(self._options)) as offset_reader:
             found = offset_reader.partitions()
@@ -35,9 +37,9 @@ class BatchReader(DataSourceReader):
         return [InputPartition(task) for task in read_tasks(pieces, found.topic_ids)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if partition.value is None:  # Spark's placeholder for an empty list
-            return iter(())
-        return self._row_reader.rows(partition.value)
+        if partition.value is not None:  # Spark's placeholder for an empty list
+            with plain_errors():
+                yield from self._row_reader.rows(partition.value)
 
     def _ranges(self, offset_reader: OffsetReader, partitions: tuple[TopicPartition, ...]) -> list[OffsetRange]:
         assert self._options.end is not None, "a batch query has an end"

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from moldau.base.ids import TopicPartition
+from moldau.spark.plain_errors import plain_errors
 from moldau.spark.source import stream_offsets
 from moldau.spark.source.data_loss import DataLoss
 from moldau.spark.source.group_commits import GroupCommitter
@@ -27,6 +28,7 @@ from moldau.spark.source.offset_reader import OffsetReader
 from moldau.spark.source.plan import OffsetRange, known_cores, read_tasks, split
 from moldau.spark.source.read_limits import TriggerDelay, limit_offsets
 from moldau.spark.source.row_reader import RowReader
+from moldau.spark.source.same_topics import check_same_topics, selects
 from moldau.spark.source.stream_offsets import StreamOffset
 
 
@@ -47,6 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ── the driver ──────────────────────────────────────────────────────────────────────────────────────────────────
 
+    @plain_errors()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         found = self._offset_reader.partitions()
         starts = self._offset_reader.resolve(self._options.start, found.partitions, "starting")
@@ -60,12 +63,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @plain_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._ends({})
 
+    @plain_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch; `start` itself if there is none."""
-        finished = stream_offsets.read(start)
+        finished = self._read(start)
         self._progress.report(self._offset_reader.cluster, finished.offsets)
         self._latest = self._target or self._ends(finished.offsets)
         if (self._latest.offsets, self._latest.topic_ids) == (finished.offsets, finished.topic_ids):
@@ -90,11 +95,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """For Spark's StreamingQueryProgress."""
         return None if self._latest is None else stream_offsets.write(self._latest)
 
+    @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end:  # no new batch; `end` has the tasks of the batch before
             return []
-        mark = stream_offsets.read(end)
+        mark = self._read(end)  # of a checkpoint, if a batch is repeated
         return [InputPartition(task) for task in read_tasks(sorted(mark.tasks), mark.topic_ids)]
+
+    def _read(self, document: dict[str, Any]) -> StreamOffset:
+        """An offset of this query; raises QueryFailed for one of another."""
+        found = stream_offsets.read(document)
+        check_same_topics(self._options.topics, found.offsets, lenient=not self._options.fail_on_data_loss)
+        return found
 
     def _ends(self, reached: Mapping[TopicPartition, int]) -> StreamOffset:
         """The log ends. `_starts` reports missing topics: one that the query has not read is no data loss.
@@ -114,7 +126,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The start of the next batch per partition: the end of the last one, if it still exists."""
         loss = DataLoss(self._options.fail_on_data_loss)
         for tp in sorted(finished.offsets.keys() - latest.offsets.keys()):
-            loss.report(f"Partition {tp} was deleted")
+            is_read = selects(self._options.topics, tp)
+            loss.report(f"Partition {tp} was deleted" if is_read else f"The query no longer reads {tp}")
         earliest = self._offset_reader.earliest(latest.offsets)
         starts = {}
         for tp, end in latest.offsets.items():
@@ -130,7 +143,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return self._row_reader.rows(partition.value)
+        with plain_errors():
+            yield from self._row_reader.rows(partition.value)
 
 
 def _was_recreated(topic: str, finished: StreamOffset, latest: StreamOffset) -> bool:

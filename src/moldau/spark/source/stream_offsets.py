@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from moldau.base.ids import TopicPartition
+from moldau.base.settings import shortened
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.source.plan import OffsetRange
 
@@ -41,9 +42,29 @@ def read(document: Mapping[str, Any]) -> StreamOffset:
         cuts = {tp: [_offset(each) for each in value] for tp, value in _partitions(document[CUTS])}
         ids = {str(topic): str(topic_id) for topic, topic_id in document[IDS].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as wrong:
-        raise QueryFailed(f"the checkpoint was not written by format('moldau'): {document!r}"[:500]) from wrong
+        raise QueryFailed(_foreign(document)) from wrong
     tasks = (OffsetRange(*tp, start, end) for tp, marks in cuts.items() for start, end in pairwise(marks))
     return StreamOffset(offsets, ids, tuple(tasks))
+
+
+def read_kafka(document: Any) -> dict[TopicPartition, int] | None:
+    """Offsets as Spark's Kafka source writes them, such as {"orders": {"0": 23}}; None for anything else."""
+    if not isinstance(document, Mapping) or not document:
+        return None
+    try:
+        return {tp: _offset(value) for tp, value in _partitions(document)}
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _foreign(document: Any) -> str:
+    """The error for an offset of another source."""
+    kafka = read_kafka(document)
+    if kafka:
+        topics = shortened(", ".join(sorted({tp.topic for tp in kafka})))
+        remedy = "Start a new one, with startingOffsets from it"
+        return f"the checkpoint was written by format('kafka'), for {topics}. {remedy}"
+    return f"the checkpoint was not written by format('moldau') but by another query: {shortened(str(document))}"
 
 
 def _by_topic(values: Mapping[TopicPartition, Any]) -> dict[str, dict[str, Any]]:

@@ -13,12 +13,20 @@ moldau.spark.cluster.QueryFailed: the topic orders is gone
 \tat org.apache.spark.sql.errors.X(X.scala:1)
 === Streaming Query ===
 """
+PLAIN_ERROR = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed:
+moldau.spark.cluster.QueryFailed: the topic orders is gone. Create it, or
+correct the option
+ SQLSTATE: 38000
+\tat org.apache.spark.sql.errors.X(X.scala:1)
+=== Streaming Query ===
+"""
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         (SPARK_ERROR, "the topic orders is gone"),
+        (PLAIN_ERROR, "the topic orders is gone. Create it, or correct the option"),
         ("[X.Y] A table is missing. SQLSTATE: 42P01;\n'Project [x]", "A table is missing.;"),
         (
             "Job aborted due to stage failure: Task 0 failed\nTraceback (most recent call last):\n  File x\n"

@@ -48,7 +48,7 @@ def test_it_is_readable() -> None:
     "other",
     [
         {},
-        {"orders": {"0": 5}},
+        {"rows": 4},
         {"offsets": {"orders": {"0": -1}}, "cuts": {}, "topicIds": {}},
         {"offsets": {"orders": 5}, "cuts": {}, "topicIds": {}},
     ],
@@ -56,3 +56,8 @@ def test_it_is_readable() -> None:
 def test_the_checkpoint_of_another_source_is_refused(other: dict[str, object]) -> None:
     with pytest.raises(QueryFailed, match="the checkpoint was not written by format"):
         read(other)
+
+
+def test_the_checkpoint_of_sparks_kafka_source_is_named() -> None:
+    with pytest.raises(QueryFailed, match=r"by format\('kafka'\), for notes, orders\. .* startingOffsets from it"):
+        read({"orders": {"0": 5, "1": 0}, "notes": {"0": 1}})
