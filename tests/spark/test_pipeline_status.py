@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from support.brokers.processes import BrokerProcess
+from support.brokers.processes import AnyBroker, BrokerProcess
 from support.clients import confluent
 from support.clients.cli import interrupt, succeed
 from support.clients.raw import RawClient
-from support.spark.pipelines import Pipelines, await_true
+from support.spark.pipelines import PATIENCE_S, Pipelines, await_true
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
@@ -26,6 +26,20 @@ COPY = """
 def main(spark):
     rows = spark.readStream.format("moldau").option("subscribe", "orders").load()
     rows.writeStream.format("moldau").option("topic", "copy").queryName("copied").start()
+"""
+FAILS_TWICE = """
+import os
+import pathlib
+import sys
+
+
+def main(spark):
+    seen = pathlib.Path(sys.argv[1])
+    before = seen.read_text() if seen.exists() else ""
+    seen.write_text(f"{before}{os.getpid()} ")
+    if len(before.split()) < 2:
+        raise ValueError("not yet")
+    spark.readStream.format("rate").load().writeStream.format("noop").queryName("rates").start()
 """
 
 
@@ -116,3 +130,20 @@ def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path, own_broker: Brok
     await_true(lambda: len(confluent.read(bootstrap, "copy")) == 4, running)
     ended, _, said = interrupt(running)
     assert ended == 0, said
+
+
+def test_a_failed_pipeline_is_started_again(tmp_path: Path, broker: AnyBroker, python_path: str) -> None:
+    """Each time in a fresh process of the same id, under the same locks; `stop` ends the wait for the next try."""
+    pipelines = Pipelines(tmp_path, broker.bootstrap, python_path)
+    seen = tmp_path / "seen"
+    policy = ("--restart", "on-failure", "--restart-delay", "2s")
+    running = pipelines.start(pipelines.write("orders.py", FAILS_TWICE), *policy, "--", str(seen))
+    await_true(lambda: seen.exists() and len(seen.read_text().split()) == 3, running)
+    assert seen.read_text().split() == [str(running.pid)] * 3
+    lines = pipelines.run("status", "orders").stdout.splitlines()
+    assert lines[-1].startswith("orders: failed 2 times in a row")
+    assert "stopped" in succeed(pipelines.run("stop", "orders"))
+    said = running.communicate(timeout=PATIENCE_S)[1]
+    assert running.returncode == 0, said
+    assert "The pipeline orders failed once, and starts again in 2 s: main in " in said
+    assert "The pipeline orders failed 2 times in a row, and starts again in 4 s: main in " in said

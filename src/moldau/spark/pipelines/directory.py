@@ -10,10 +10,11 @@ DIR/pipelines/NAME/lock           held by the process that runs the pipeline; a 
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from moldau.spark.pipelines.errors import InvalidPipelineName, PipelineAlreadyRunning, PipelineDirectoryError
 
@@ -81,25 +82,53 @@ def absolute(path: str) -> Path:
     return Path(path).expanduser().absolute()
 
 
+class PipelineLocks(NamedTuple):
+    """Open files whose locks this process holds."""
+
+    lock: int
+    alive: int
+
+    def inherit(self, inheritable: bool) -> None:
+        """Keep them over an exec of this process, or not."""
+        for fd in self:
+            os.set_inheritable(fd, inheritable)
+
+
 @contextmanager
-def locked(directory: PipelineDirectory) -> Iterator[None]:
+def locked(directory: PipelineDirectory, inherited: PipelineLocks | None = None) -> Iterator[PipelineLocks]:
     """Create the directory and hold its locks. The kernel drops them when the process ends, however it ends."""
+    locks = inherited or _open_locks(directory)
+    locks.inherit(False)
+    try:
+        try:
+            fcntl.flock(locks.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PipelineAlreadyRunning(directory.name) from None
+        fcntl.flock(locks.alive, fcntl.LOCK_EX)  # waits for readers, which hold it for a moment
+        yield locks
+    finally:
+        for fd in reversed(locks):
+            os.close(fd)
+
+
+def _open_locks(directory: PipelineDirectory) -> PipelineLocks:
     try:
         directory.path.mkdir(parents=True, exist_ok=True)
         lock = os.open(directory.lock, os.O_RDWR | os.O_CREAT, 0o644)
         alive = os.open(directory.alive, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as failed:
         raise PipelineDirectoryError(f"cannot write to {directory.path}: {failed.strerror}") from failed
+    return PipelineLocks(lock, alive)
+
+
+def inherited_locks(directory: PipelineDirectory, fds: Sequence[int]) -> PipelineLocks | None:
+    """Locks that the process held before an exec; None if these are not their files."""
+    locks = PipelineLocks(*fds)
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise PipelineAlreadyRunning(directory.name) from None
-        fcntl.flock(alive, fcntl.LOCK_EX)  # waits for readers, which hold it for a moment
-        yield
-    finally:
-        os.close(alive)
-        os.close(lock)
+        pairs = ((os.fstat(fd), path.stat()) for fd, path in zip(locks, (directory.lock, directory.alive), strict=True))
+        return locks if all(os.path.samestat(*pair) for pair in pairs) else None
+    except OSError:
+        return None
 
 
 def is_locked(directory: PipelineDirectory) -> bool:

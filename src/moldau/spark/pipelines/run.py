@@ -11,7 +11,14 @@ from typing import Any
 
 from moldau.spark.defaults import BOOTSTRAP_SETTING, START_SETTING
 from moldau.spark.masters import master_error
-from moldau.spark.pipelines.directory import PipelineDirectory, absolute, is_locked, locked, pipeline_directory
+from moldau.spark.pipelines.directory import (
+    PipelineDirectory,
+    PipelineLocks,
+    absolute,
+    is_locked,
+    locked,
+    pipeline_directory,
+)
 from moldau.spark.pipelines.errors import (
     PipelineAlreadyRunning,
     PipelineError,
@@ -21,10 +28,11 @@ from moldau.spark.pipelines.errors import (
 )
 from moldau.spark.pipelines.interception import CHECKPOINTS, InterceptedQueries, PlannedQuery, intercept_queries
 from moldau.spark.pipelines.logs import redirect_child_stderr, redirect_py4j_errors, write_stack_trace
+from moldau.spark.pipelines.restarts import Restarts
 from moldau.spark.pipelines.root_cause import describe_exception, root_cause
 from moldau.spark.pipelines.script import Main, load_main, modules_of
 from moldau.spark.pipelines.signals import StopRequested, StopSignals
-from moldau.spark.pipelines.status import PipelineState, PipelineStatus, now_ms
+from moldau.spark.pipelines.status import PipelineState, PipelineStatus, now_ms, read_status
 from moldau.spark.pipelines.status_writer import StatusWriter
 from moldau.spark.pipelines.watcher import Watcher
 from moldau.spark.sessions import PACK, SparkUnavailable, session
@@ -69,18 +77,24 @@ class RunListener:
     def stopping(self, directory: PipelineDirectory) -> None:
         """A stop was requested: queries end after their current batch."""
 
+    def retrying(self, directory: PipelineDirectory, reason: str, failures: int, delay_s: float) -> None:
+        """The pipeline failed for the n-th time in a row, and starts again after the delay."""
 
-def run_pipeline(spec: PipelineSpec, listener: RunListener) -> PipelineStatus:
+
+def run_pipeline(spec: PipelineSpec, listener: RunListener, restarts: Restarts | None = None) -> PipelineStatus:
     """Run until the queries terminate or a stop is requested; the status is FINISHED or STOPPED.
 
-    Call it in the main thread: SIGINT and SIGTERM request the stop. Raises a PipelineError if anything fails. A new
-    pipeline that fails before Spark has started leaves no status behind.
+    Call it in the main thread: SIGINT and SIGTERM request the stop. Raises a PipelineError if anything fails, unless
+    `restarts` lets it start again. A new pipeline that fails before Spark has started leaves no status behind.
     """
     directory = pipeline_directory(spec.data_directory, spec.name)
     check_master(spec.master)
-    if is_locked(directory):
+    held = None if restarts is None else restarts.locks
+    if held is None and is_locked(directory):
         raise PipelineAlreadyRunning(spec.name)  # before the file is loaded: loading may have effects
     starting = PipelineStatus(spec.name, str(absolute(spec.file)), os.getpid(), spec.master, now_ms())
+    if restarts is not None:
+        starting = replace(starting, failures=restarts.failures, last_failure=restarts.last_failure)
     with StopSignals() as signals:
         try:
             main = load_main(spec.file, spec.arguments)
@@ -88,11 +102,50 @@ def run_pipeline(spec: PipelineSpec, listener: RunListener) -> PipelineStatus:
             return replace(starting, state=PipelineState.STOPPED, ended_ms=now_ms())
         except PipelineFileError as failed:
             if directory.status.exists():
-                with locked(directory):
+                with locked(directory, held):
                     StatusWriter(directory, starting).transition(PipelineState.FAILED, str(failed))
             raise
-        with locked(directory):
-            return _run_locked(spec, main, directory, starting, signals, listener)
+        with locked(directory, held) as locks:
+            try:
+                return _run_locked(spec, main, directory, starting, signals, listener)
+            except PipelineError as failed:
+                if restarts is None or not restarts.is_worth_it(failed):
+                    raise
+                return _restart(restarts, failed, directory, starting, locks, signals, listener)
+
+
+def _restart(
+    restarts: Restarts,
+    failed: PipelineError,
+    directory: PipelineDirectory,
+    starting: PipelineStatus,
+    locks: PipelineLocks,
+    signals: StopSignals,
+    listener: RunListener,
+) -> PipelineStatus:
+    """Wait and relaunch; raise the failure if there were too many. Returns only if a stop is requested meanwhile."""
+    status = read_status(directory) or starting
+    failures = restarts.failures_after((now_ms() - status.started_ms) / 1000)
+    delay_s = restarts.policy.delay_after(failures)
+    writer = StatusWriter(directory, status)
+    if delay_s is None:
+        message = f"{failed}; failed {failures} times in a row, so it is not started again"
+        writer.transition(PipelineState.FAILED, message)
+        raise PipelineRunError(message) from failed
+    try:
+        if not signals.rearm():
+            raise StopRequested
+        writer.retrying(str(failed), failures, now_ms() + round(delay_s * 1000))
+        listener.retrying(directory, str(failed), failures, delay_s)
+        time.sleep(delay_s)
+        signals.raises = False
+        if signals.received:
+            raise StopRequested
+    except StopRequested:
+        writer.transition(PipelineState.STOPPED)
+        return writer.status
+    locks.inherit(True)
+    return restarts.relaunch(failures, str(failed), locks)
 
 
 def _run_locked(

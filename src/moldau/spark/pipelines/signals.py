@@ -34,6 +34,11 @@ class StopSignals:
             previous = signal.signal(number, self._handle)
             self._previous.setdefault(number, previous)
 
+    def rearm(self) -> bool:
+        """Let the next signal raise again; False if one has come already."""
+        self.raises = True
+        return self.received == 0
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.received += 1
         if self.received == 1 and self.raises:

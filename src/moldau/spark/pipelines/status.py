@@ -18,19 +18,23 @@ from moldau.spark.pipelines.progress import QueryProgress
 class PipelineState(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
+    RETRYING = "retrying"  # it failed, and starts again at `next_try_ms`
     STOPPING = "stopping"
     STOPPED = "stopped"  # on request
     FINISHED = "finished"  # all queries terminated by themselves, as with the availableNow trigger
     FAILED = "failed"
 
 
-ALIVE = (PipelineState.STARTING, PipelineState.RUNNING, PipelineState.STOPPING)
+ALIVE = (PipelineState.STARTING, PipelineState.RUNNING, PipelineState.RETRYING, PipelineState.STOPPING)
 PROCESS_GONE = "the process ended without reporting a result; it may have been killed"
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """State of a pipeline; the latest progress and observation of each query by its name."""
+    """State of a pipeline; the latest progress and observation of each query by its name.
+
+    `failures` counts those in a row after which it was restarted; `last_failure` is the reason of the last one.
+    """
 
     name: str
     file: str
@@ -42,6 +46,9 @@ class PipelineStatus:
     ended_ms: int | None = None
     queries: Mapping[str, QueryProgress] = field(default_factory=dict)
     observations: Mapping[str, Observation] = field(default_factory=dict)
+    failures: int = 0
+    last_failure: str = ""
+    next_try_ms: int | None = None
 
     @property
     def is_alive(self) -> bool:

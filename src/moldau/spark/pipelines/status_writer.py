@@ -38,6 +38,19 @@ class StatusWriter:
             self._status = replace(self._status, state=state, reason=reason, ended_ms=ended_ms)
             write_status(self._directory, self._status)
 
+    def retrying(self, reason: str, failures: int, next_try_ms: int) -> None:
+        with self._lock:
+            self._status = replace(
+                self._status,
+                state=PipelineState.RETRYING,
+                reason="",
+                ended_ms=None,
+                failures=failures,
+                last_failure=reason,
+                next_try_ms=next_try_ms,
+            )
+            write_status(self._directory, self._status)
+
     def query_started(self, event: Any) -> None:
         name = event.name or str(event.id)
         if self._status.state is PipelineState.STARTING:

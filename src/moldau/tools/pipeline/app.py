@@ -18,6 +18,7 @@ from moldau.tools.common.app import App
 from moldau.tools.common.failure import INTERRUPTED, OK, CommandError, misused, note, split_pair
 from moldau.tools.common.options import Bootstrap, Output, OutputOption, Shared
 from moldau.tools.common.output import print_json, print_table, print_text
+from moldau.tools.pipeline.restart import read_restart, restarts_of, take_attempt
 from moldau.tools.pipeline.show import (
     DRY_RUN_COLUMNS,
     dry_run_document,
@@ -30,6 +31,7 @@ from moldau.tools.pipeline.show import (
 
 if TYPE_CHECKING:
     from moldau.spark.pipelines.errors import PipelineError
+    from moldau.spark.pipelines.restarts import Restarts
     from moldau.spark.pipelines.run import PipelineSpec
     from moldau.spark.pipelines.status import PipelineStatus
 
@@ -75,6 +77,13 @@ def run_command(
     pack: Annotated[
         str | None, typer.Option("--pack", metavar="FILE", help="For executors: an archive of moldau spark pack.")
     ] = None,
+    restart: Annotated[
+        str,
+        typer.Option("--restart", metavar="no|on-failure[:N]", help="Start again after a failure, N times in a row."),
+    ] = "no",
+    restart_delay: Annotated[
+        str, typer.Option("--restart-delay", metavar="SPAN", help="Before the first restart; doubles with each.")
+    ] = "5s",
     settings: Annotated[
         list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's.")
     ] = None,
@@ -90,7 +99,9 @@ def run_command(
         raise misused("--name is empty", remedy="Leave it out to take the file's name")
     outer = ctx.obj or Shared()
     named = bootstrap or outer.bootstrap
-    if named:
+    policy = read_restart(restart, restart_delay)
+    attempt = take_attempt()
+    if named and attempt is None:
         check_reachable(Target(named))
     from moldau.spark.pipelines.run import PipelineSpec
 
@@ -100,7 +111,7 @@ def run_command(
         data_directory=_checked(directory),
         master=master,
         bootstrap=named or DEFAULT_BOOTSTRAP,
-        start="" if start is None else read_start(start, time.time_ns() // 1_000_000),
+        start=attempt.start if attempt else "" if start is None else read_start(start, time.time_ns() // 1_000_000),
         pack=pack or "",
         settings=dict(split_pair(text, "--conf") for text in settings or ()),
         arguments=tuple(arguments or ()),
@@ -108,7 +119,7 @@ def run_command(
     if dry:
         _dry_run(spec, _wants_json(ctx, output))
     else:
-        _run(spec)
+        _run(spec, None if policy is None else restarts_of(policy, spec, attempt))
 
 
 def _checked(directory: str) -> str:
@@ -117,7 +128,7 @@ def _checked(directory: str) -> str:
     return directory
 
 
-def _run(spec: "PipelineSpec") -> None:
+def _run(spec: "PipelineSpec", restarts: "Restarts | None") -> None:
     from moldau.spark.pipelines.directory import PipelineDirectory
     from moldau.spark.pipelines.interception import PlannedQuery
     from moldau.spark.pipelines.run import RunListener, run_pipeline
@@ -142,8 +153,12 @@ def _run(spec: "PipelineSpec") -> None:
         def stopping(self, directory: PipelineDirectory) -> None:
             note(f"Stopping {directory.name}: its queries end after their current batch.")
 
+        def retrying(self, directory: PipelineDirectory, reason: str, failures: int, delay_s: float) -> None:
+            times = "once" if failures == 1 else f"{failures} times in a row"
+            note(f"The pipeline {directory.name} failed {times}, and starts again in {delay_s:g} s: {reason}")
+
     with _errors(spec.data_directory):
-        status = run_pipeline(spec, Printer())
+        status = run_pipeline(spec, Printer(), restarts)
     note(f"The pipeline {spec.name} is {status.state}.")
 
 

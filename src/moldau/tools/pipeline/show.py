@@ -95,10 +95,19 @@ def status_lines(pipelines: "Sequence[PipelineStatus]", now_ms: int) -> list[str
     for status in pipelines:
         if status.reason:
             found.append(f"{status.name}: {status.reason}")
+        if status.is_alive and status.failures:
+            found.append(f"{status.name}: {_failures(status, now_ms)}: {status.last_failure}")
         for name, health in sorted(status.health(now_ms).items()):
             if health.reason:
                 found.append(f"{status.name}, query {name}: {health.reason}{_since(health, now_ms)}")
     return found
+
+
+def _failures(status: "PipelineStatus", now_ms: int) -> str:
+    failed = "failed once" if status.failures == 1 else f"failed {status.failures} times in a row"
+    if status.next_try_ms is None:
+        return f"{failed} and was started again; the last time"
+    return f"{failed}, next try in {max(0, status.next_try_ms - now_ms) // 1000}s; the last time"
 
 
 def _since(health: "Health", now_ms: int) -> str:
@@ -186,6 +195,9 @@ def _document(status: "PipelineStatus") -> dict[str, Any]:
         "pid": status.pid,
         "started": show_time(status.started_ms),
         "ended": None if status.ended_ms is None else show_time(status.ended_ms),
+        "failures": status.failures,
+        "last_failure": status.last_failure or None,
+        "next_try": None if status.next_try_ms is None else show_time(status.next_try_ms),
         "queries": {name: _query_document(status, name, now_ms) for name in status.queries},
     }
 
