@@ -9,10 +9,12 @@ import pytest
 from confluent_kafka import Producer
 
 from benchmarks.spark.connector import VERSION, Connector, obtain
+from moldau.spark.pipelines.adopt import adopt_checkpoint
 from support.brokers.processes import AnyBroker, CreateTopic
 from support.clients.confluent import Record, read, write
 from support.log.batches import CODECS
-from support.spark.process import SparkFailed, SparkProcess, records, row
+from support.spark.frames import as_records
+from support.spark.process import PATIENCE_S, SparkFailed, SparkProcess, records, row
 
 FORMAT = "kafka"
 EVERYTHING = [
@@ -100,6 +102,44 @@ def test_a_stream_goes_on_from_its_checkpoint(
     found = [_flat(part) for part in batches]
     assert [len(part) for part in found] == [100, 100], "a restart neither repeats nor leaves out"
     assert sorted(found[0] + found[1]) == sorted(read(broker.bootstrap, topic))
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_our_source_takes_over_its_checkpoint(
+    kafka: SparkProcess,
+    spark: Any,
+    broker: AnyBroker,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    options: dict[str, str],
+    finished: bool,
+) -> None:
+    topic = create_topic(partitions=2)
+    old = tmp_path / "old"
+    asked = {**options, "subscribe": topic, "maxOffsetsPerTrigger": "60"}
+    write(broker.bootstrap, topic, [{"value": b"%d" % number} for number in range(100)])
+    batches = [records(batch) for batch in kafka.ask("stream", format=FORMAT, options=asked, checkpoint=str(old))]
+    if not finished:  # as if the driver had died then
+        (old / "commits" / str(len(batches) - 1)).unlink()
+        (old / "commits" / f".{len(batches) - 1}.crc").unlink()
+    write(broker.bootstrap, topic, [{"value": b"%d" % number} for number in range(100, 150)])
+
+    adopted = adopt_checkpoint(old, tmp_path / "new")
+    assert adopted.repeats is not finished
+    assert sum(adopted.offsets[0].values()) == 100
+    taken: dict[int, list[Record]] = {}
+
+    def take(frame: Any, batch: int) -> None:
+        taken[batch] = as_records(frame.collect())
+
+    reader = spark.readStream.format("moldau").options(**asked).load()
+    writer = reader.writeStream.foreachBatch(take).option("checkpointLocation", str(adopted.path))
+    assert writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+    assert min(taken) == len(batches) - (0 if finished else 1)
+    together = dict(enumerate(batches)) | taken
+    assert sorted(_flat(list(together.values()))) == sorted(read(broker.bootstrap, topic)), (
+        "no record twice, and none left out"
+    )
 
 
 def test_what_it_writes_is_there(

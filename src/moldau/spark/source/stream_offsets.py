@@ -62,7 +62,7 @@ def _foreign(document: Any) -> str:
     kafka = read_kafka(document)
     if kafka:
         topics = shortened(", ".join(sorted({tp.topic for tp in kafka})))
-        remedy = "Start a new one, with startingOffsets from it"
+        remedy = "Take it over with: moldau pipeline adopt CHECKPOINT"
         return f"the checkpoint was written by format('kafka'), for {topics}. {remedy}"
     return f"the checkpoint was not written by format('moldau') but by another query: {shortened(str(document))}"
 

@@ -1,4 +1,4 @@
-"""`moldau pipeline`: run, list, show and stop Spark pipelines. The library is moldau.spark.pipelines."""
+"""`moldau pipeline`: run, list, show, stop and adopt Spark pipelines. The library is moldau.spark.pipelines."""
 
 import shlex
 import sys
@@ -18,6 +18,7 @@ from moldau.tools.common.app import App
 from moldau.tools.common.failure import INTERRUPTED, OK, CommandError, misused, note, split_pair
 from moldau.tools.common.options import Bootstrap, Output, OutputOption, Shared
 from moldau.tools.common.output import print_json, print_table, print_text
+from moldau.tools.pipeline.adopt import adopt_target, local_path, print_adopted
 from moldau.tools.pipeline.restart import read_restart, restarts_of, take_attempt
 from moldau.tools.pipeline.show import (
     DRY_RUN_COLUMNS,
@@ -234,6 +235,33 @@ def stop_command(
         raise CommandError(f"{name} is {status.state}: {status.reason}")
     print_text(f"{name} is {status.state}.")
     raise typer.Exit(OK)
+
+
+@app.command("adopt")
+def adopt_command(
+    ctx: typer.Context,
+    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="Of a stopped query.", show_default=False)],
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Pipeline that takes it over.")] = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", metavar="QUERY", help="Its queryName.", show_default="the directory's"),
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="PATH", help="For a query outside of pipelines.")] = None,
+    directory: Directory = UP_DIRECTORY,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Show where the query would go on; write nothing.")] = False,
+    output: OutputOption = None,
+) -> None:
+    """Take over the checkpoint of a format("kafka") query, so that it goes on with format("moldau") without a gap.
+
+    The checkpoint is copied, and the original stays as it is. Stop the old query first.
+    """
+    from moldau.spark.pipelines.adopt import adopt_checkpoint
+
+    original = local_path(checkpoint)
+    target = adopt_target(original, name, query, to, _checked(directory))
+    with _errors(directory):
+        found = adopt_checkpoint(original, target, dry_run=dry)
+    print_adopted(found, name, dry=dry, json=_wants_json(ctx, output))
 
 
 def _pipelines(directory: str) -> "list[PipelineStatus]":

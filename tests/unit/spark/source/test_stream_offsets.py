@@ -59,5 +59,5 @@ def test_the_checkpoint_of_another_source_is_refused(other: dict[str, object]) -
 
 
 def test_the_checkpoint_of_sparks_kafka_source_is_named() -> None:
-    with pytest.raises(QueryFailed, match=r"by format\('kafka'\), for notes, orders\. .* startingOffsets from it"):
+    with pytest.raises(QueryFailed, match=r"by format\('kafka'\), for notes, orders\. .* moldau pipeline adopt"):
         read({"orders": {"0": 5, "1": 0}, "notes": {"0": 1}})
