@@ -62,7 +62,12 @@ def reader(broker: Broker, admin: AdminClient) -> Iterator[Callable[[], list[Rec
         if AUDIT not in admin.list_topics(timeout=SECONDS).topics:
             return found
         consumer.assign([TopicPartition(AUDIT, 0, len(found))])
-        _, end = consumer.get_watermark_offsets(TopicPartition(AUDIT, 0), timeout=SECONDS)
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(AUDIT, 0), timeout=SECONDS)
+        except KafkaException as missing:  # just created, and its leader does not know it yet
+            if missing.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            return found
         while len(found) < end:
             message = consumer.poll(SECONDS)
             assert message is not None

@@ -1,6 +1,7 @@
 """Records that do not fit, written to a topic of their own on a real broker, and read back by another client."""
 
 import uuid
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -12,17 +13,26 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from moldau.client.direct.arrow import SCHEMA, SCHEMA_WITH_HEADERS
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.connection import Connection
-from moldau.spark.options import read_options
+from moldau.spark.options import ReadOptions, read_options
 from moldau.spark.source.dead_letters import DeadLetters, RecordRejected, reject_handler
-from moldau.spark.source.decode import Rejected
+from moldau.spark.source.plan import OffsetRange, ReadTask
+from moldau.spark.value_formats import Rejected
 from support.brokers.processes import AnyBroker, CreateTopic
 
 TIME = 1_700_000_000_123
 
 
+TASK = ReadTask(OffsetRange("orders", 5, 40, 43), None)
+
+
 @pytest.fixture
-def connection(broker: AnyBroker) -> Connection:
-    return read_options({"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "t"}, stream=False).connection
+def options(broker: AnyBroker) -> ReadOptions:
+    return read_options({"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "t"}, stream=False)
+
+
+@pytest.fixture
+def connection(options: ReadOptions) -> Connection:
+    return options.connection
 
 
 def records(schema: pa.Schema) -> pa.RecordBatch:
@@ -64,10 +74,10 @@ def told(reason: str, offset: int, time: int) -> list[tuple[str, bytes | None]]:
 
 
 def test_a_dead_letter_is_the_record_and_why(
-    broker: AnyBroker, connection: Connection, create_topic: CreateTopic
+    broker: AnyBroker, options: ReadOptions, create_topic: CreateTopic
 ) -> None:
     topic = create_topic()
-    with reject_handler(connection, topic) as misfits:
+    with reject_handler(replace(options, dead_letters=topic), TASK) as misfits:
         misfits.take(records(SCHEMA_WITH_HEADERS), [Rejected(0, "not JSON: č"), Rejected(2, "no value")])
         misfits.take(records(SCHEMA_WITH_HEADERS), [])
         misfits.take(records(SCHEMA), [Rejected(1, "a: 1 is not a string")])
@@ -78,8 +88,8 @@ def test_a_dead_letter_is_the_record_and_why(
     ]
 
 
-def test_without_a_topic_the_first_misfit_ends_the_query(connection: Connection) -> None:
-    with reject_handler(connection, None) as misfits:
+def test_without_a_topic_the_first_misfit_ends_the_query(options: ReadOptions) -> None:
+    with reject_handler(options, TASK) as misfits:
         misfits.take(records(SCHEMA), [])
         with pytest.raises(RecordRejected, match="offset 41 of orders-5 does not match the schema: no value") as ended:
             misfits.take(records(SCHEMA), [Rejected(1, "no value"), Rejected(2, "no value")])

@@ -35,5 +35,5 @@ def test_our_source_is_known(spark: Any) -> None:
 
 
 def test_decoding_asks_for_the_columns(spark: Any) -> None:
-    with pytest.raises(Exception, match=r"decode needs a schema: give it with \.schema"):
+    with pytest.raises(Exception, match=r"decode needs the schema of the values: \.schema\(\.\.\.\)"):
         spark.read.format("moldau").option("decode", "json").load()

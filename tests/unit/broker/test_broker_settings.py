@@ -357,7 +357,7 @@ def test_a_wrong_name_is_reported_with_its_file_and_line(capsys: pytest.CaptureF
     properties = read_properties("# mine\nlog.dirs=/data\nlog.segment.byte=1\nnum.partitions=0", "server.properties")
     properties["num.partitions"] = "-1"  # by a flag
     assert run(properties) == EXIT_REFUSED
-    unknown, value = capsys.readouterr().err.splitlines()
+    value, unknown = capsys.readouterr().err.splitlines()
     assert unknown == (
         "moldau: server.properties:3: Unknown broker config name: log.segment.byte; did you mean log.segment.bytes?"
     )
