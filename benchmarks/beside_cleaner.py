@@ -14,7 +14,7 @@ from benchmarks import frames, topics
 from benchmarks.compaction import BATCH_RECORDS, CASES, batches
 from benchmarks.findings import Finding, p99
 from benchmarks.measures import PARTITIONS
-from benchmarks.peers import Kind, Peer, cpu_seconds, running
+from benchmarks.peers import Kind, Peer, Started, cpu_seconds, running
 from benchmarks.topics import IN_FLIGHT, Topic
 
 CLEANS_PER_S = 700_000  # records to prepare for each second of the measurement
@@ -24,21 +24,8 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Compacting:
+class Compacting(Started):
     """A broker that checks for dirty logs often."""
-
-    kind: Kind
-
-    @property
-    def name(self) -> str:
-        return self.kind.name
-
-    @property
-    def version(self) -> str:
-        return self.kind.version
-
-    def prepare(self, home: Path, port: int) -> None:
-        self.kind.prepare(home, port)
 
     def command(self, home: Path, port: int) -> list[str]:
         return [*self.kind.command(home, port), "--set", "log.cleaner.backoff.ms=50"]

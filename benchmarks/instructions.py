@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.peers import Kind, Peer, running
+from benchmarks.peers import Kind, Peer, Started, running
 from benchmarks.saturate import Site, followed_site, topic_of_its_own
 from benchmarks.saturation_load import Load, Tape
 from benchmarks.saturation_measures import CONNECTIONS, Saturation
@@ -30,21 +30,8 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Started):
     """A broker under callgrind, which counts nothing until it is told to."""
-
-    kind: Kind
-
-    @property
-    def name(self) -> str:
-        return self.kind.name
-
-    @property
-    def version(self) -> str:
-        return self.kind.version
-
-    def prepare(self, home: Path, port: int) -> None:
-        self.kind.prepare(home, port)
 
     def command(self, home: Path, port: int) -> list[str]:
         options = ["--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={home / PROFILE}"]

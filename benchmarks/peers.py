@@ -115,11 +115,10 @@ class ApacheKafka:
 
 
 @dataclass(frozen=True, slots=True)
-class FromSource:
-    """Moldau of another source tree, such as yesterday's."""
+class Started:
+    """A kind of broker that is started in another way: subclasses change its command."""
 
     kind: Kind
-    source: Path
 
     @property
     def name(self) -> str:
@@ -127,10 +126,24 @@ class FromSource:
 
     @property
     def version(self) -> str:
-        return f"of {self.source}"
+        return self.kind.version
 
     def prepare(self, home: Path, port: int) -> None:
         self.kind.prepare(home, port)
+
+    def command(self, home: Path, port: int) -> list[str]:
+        return self.kind.command(home, port)
+
+
+@dataclass(frozen=True, slots=True)
+class FromSource(Started):
+    """Moldau of another source tree, such as yesterday's."""
+
+    source: Path
+
+    @property
+    def version(self) -> str:
+        return f"of {self.source}"
 
     def command(self, home: Path, port: int) -> list[str]:
         return ["/usr/bin/env", f"PYTHONPATH={self.source}", *self.kind.command(home, port)]

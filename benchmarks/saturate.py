@@ -20,7 +20,7 @@ from benchmarks import followed, topics
 from benchmarks.compare import idle_cpu, machine
 from benchmarks.jars import Jars
 from benchmarks.measures import Figures, Measure, peers_of
-from benchmarks.peers import READY_LIMIT_S, Kind, Peer, running
+from benchmarks.peers import READY_LIMIT_S, Kind, Peer, Started, running
 from benchmarks.saturation_load import Load, Tape
 from benchmarks.saturation_measures import CONNECTIONS, Saturation
 from benchmarks.stats import summarise
@@ -97,22 +97,10 @@ def on_core(core: int) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class Pinned(Started):
     """A broker that has one core from its start, with all its threads."""
 
-    kind: Kind
     core: int
-
-    @property
-    def name(self) -> str:
-        return self.kind.name
-
-    @property
-    def version(self) -> str:
-        return self.kind.version
-
-    def prepare(self, home: Path, port: int) -> None:
-        self.kind.prepare(home, port)
 
     def command(self, home: Path, port: int) -> list[str]:
         return [sys.executable, "-c", PIN, str(self.core), *self.kind.command(home, port)]

@@ -141,7 +141,7 @@ class Message(Generic[K, V]):
         return f"Message({self.topic}-{self.partition} offset {self.offset})"
 
 
-class Batch(Sequence[Message[K, V]]):
+class MessageBatch(Sequence[Message[K, V]]):
     """Messages that were taken together. Each is made when it is asked for, which is cheaper than to keep them all; if
     there is something to deserialize they are kept, so that this happens once.
     """
@@ -174,7 +174,7 @@ class Batch(Sequence[Message[K, V]]):
         return self._messages()[index]
 
     def __repr__(self) -> str:
-        return f"Batch({len(self)} messages)"
+        return f"MessageBatch({len(self)} messages)"
 
     def _messages(self) -> list[Message[K, V]]:
         if self._kept is None:

@@ -23,7 +23,7 @@ from moldau.client.consumer.rebalances import OffsetProvider, Rebalances, Revoca
 from moldau.client.consumer.subscriptions import start_offset, subscription_of, with_offsets
 from moldau.client.errors import ClientError, Closed, Fenced, InvalidUse
 from moldau.client.interceptors import Interceptors
-from moldau.client.message import Batch
+from moldau.client.message import MessageBatch
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ class ConsumerEngine:
     def _gather(self, most: int, wait: float) -> tuple[Sequence[AnyMessage], Sequence[Handed], bool]:
         if self._plain:
             records, handed, woken = gather(self._handover.take_ranges, most, wait)
-            return Batch(records, self.options.deserializers), handed, woken
+            return MessageBatch(records, self.options.deserializers), handed, woken
         return gather(self._take_piece, most, wait)
 
     def _take_piece(self, most: int, timeout: float | None) -> Piece[AnyMessage] | None:

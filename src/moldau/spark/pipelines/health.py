@@ -1,7 +1,7 @@
 """Health of a running query: running, idle, waiting for the broker, stalled or failing. Pure: reads no clock.
 
-It is judged from the latest batch (progress.py) and the latest observation of the run (watcher.py), by whoever reads
-the status: an old observation says something, too.
+It is judged from the latest batch (progress.py) and the latest observation of the run (watcher.py) when the status is
+read: an old observation says something, too.
 """
 
 from collections.abc import Iterable
