@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("moldau.client.producer")
 
-SLICE_S = 0.2  # of calls that wait: Ctrl-C ends them between two slices
+# Of calls that wait: Ctrl-C ends them between two slices. None is shorter, also when less time remains: librdkafka 2.16
+# forgets that it commits if its thread does not take up the call in time, and ends the process when the answer comes.
+SLICE_S = 1.0
 # This one cannot be continued by another call: when its time is over, the transaction has to be aborted.
 OFFSETS_S = 10.0
 RETRY_S = 0.1
@@ -27,7 +29,7 @@ FLUSH_S = 0.02
 
 
 class TransactionCalls:
-    """librdkafka's transactional calls, each repeated until it is through, or `timeout` is over."""
+    """librdkafka's transactional calls, each repeated until it is through, or `timeout` is over (up to a slice later)."""
 
     def __init__(self, kafka: "KafkaProducer", reports: ReportThread, transactional_id: str, timeout: float) -> None:
         self._kafka = kafka
@@ -59,7 +61,7 @@ class TransactionCalls:
         self._repeat(
             lambda timeout: self._kafka.send_offsets_to_transaction(listed, group_metadata, timeout),
             "take offsets",
-            OFFSETS_S,
+            min(OFFSETS_S, self._timeout),
         )
 
     def commit(self) -> None:
@@ -112,9 +114,8 @@ class TransactionCalls:
 
         deadline = time.monotonic() + self._timeout
         while True:
-            remains = deadline - time.monotonic()
             try:
-                call(max(0.0, min(remains, slice_s)))
+                call(slice_s)
             except KafkaException as error:
                 failure = client_error(error, f"transaction {self._id!r}")
                 if failure.fatal:
@@ -123,7 +124,7 @@ class TransactionCalls:
                     raise self._reports.connection.fatal or failure from error
                 if failure.abortable or not failure.retriable:
                     raise failure from error
-                if remains <= 0 or self._reports.connection.refused():
+                if time.monotonic() >= deadline or self._reports.connection.refused():
                     raise self._late(aim) from error
                 if failure.name != "TIMED_OUT":
                     time.sleep(RETRY_S)
