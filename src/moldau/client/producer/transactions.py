@@ -29,7 +29,7 @@ FLUSH_S = 0.02
 
 
 class TransactionCalls:
-    """librdkafka's transactional calls, each repeated until it is through, or `timeout` is over (up to a slice later)."""
+    """librdkafka's transactional calls, each repeated until it succeeds or `timeout` is over (up to a slice later)."""
 
     def __init__(self, kafka: "KafkaProducer", reports: ReportThread, transactional_id: str, timeout: float) -> None:
         self._kafka = kafka
