@@ -11,11 +11,10 @@ import statistics
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from benchmarks.peers import Kind, Peer, Started, running
-from benchmarks.saturate import Site, followed_site, topic_of_its_own
+from benchmarks.saturate import Site, own_site, shared_site
 from benchmarks.saturation_load import Load, Tape
 from benchmarks.saturation_measures import CONNECTIONS, Saturation
 
@@ -60,17 +59,17 @@ def count(
     """A row for each measure; `profiles` is a directory for callgrind's files."""
     rows = []
     with contextlib.ExitStack() as stack:
-        if any(not measure.followed for measure in wanted):
+        if any(not measure.has_own_brokers for measure in wanted):
             say(f"starting {kind.name} {kind.version}")
             peer = stack.enter_context(running(Counted(kind), workdir, "counted", ready_limit_s=READY_LIMIT_S))
             counter = _Counter(peer, profiles)
         for measure in wanted:
             say(measure.name)
-            if measure.followed:
-                with followed_site(measure, kind, workdir, "counted", Counted, READY_LIMIT_S) as site:
+            if measure.has_own_brokers:
+                with own_site(measure, kind, workdir, "counted", Counted, READY_LIMIT_S) as site:
                     rows.append(_row(measure, site, _Counter(site.peer, profiles), requests))
             else:
-                rows.append(_row(measure, Site(peer, partial(topic_of_its_own, measure, peer)), counter, requests))
+                rows.append(_row(measure, shared_site(measure, peer), counter, requests))
     return rows
 
 
@@ -79,7 +78,7 @@ def _row(measure: Saturation, site: Site, counter: "_Counter", requests: int) ->
     for connections in (1, CONNECTIONS):
         with site.tapes() as tapes:
             played = tapes if connections > 1 else [replace(tapes[0], window=1)]
-            found.append(counter.rounds(measure.name, played, -(-requests // connections)))
+            found.append(counter.rounds(site, measure.name, played, -(-requests // connections)))
     spread = max((statistics.median(each) - min(each)) / min(each) for each in found)
     return Row(measure.name, min(found[0]), min(found[1]), spread)
 
@@ -90,9 +89,9 @@ class _Counter:
         self._profiles = profiles
         self._dumps = 0
 
-    def rounds(self, name: str, tapes: list[Tape], requests: int) -> list[float]:
+    def rounds(self, site: Site, name: str, tapes: list[Tape], requests: int) -> list[float]:
         """Instructions per request, of several rounds on the same connections."""
-        with Load(self._peer.address, tapes, may_spin=False) as sender:
+        with Load(site.address, tapes, may_spin=False, tls=site.tls) as sender:
             sender.answer(requests)
             self._control("--instr=on")
             try:

@@ -7,22 +7,24 @@ Rules of the comparison: how brokers are pinned, warmed and loaded in turn, and 
 import contextlib
 import datetime
 import os
+import ssl
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import followed, topics
+from benchmarks import followed, logins, topics
 from benchmarks.compare import idle_cpu, machine
 from benchmarks.jars import Jars
 from benchmarks.measures import Figures, Measure, peers_of
 from benchmarks.peers import READY_LIMIT_S, Kind, Peer, Started, running
 from benchmarks.saturation_load import Load, Tape
 from benchmarks.saturation_measures import CONNECTIONS, Saturation
+from benchmarks.secured import SSL, make_files, running_open
 from benchmarks.stats import summarise
 
 LEAD_S = 0.2  # of load before a stretch is counted: connections, first segments
@@ -112,6 +114,8 @@ class Site:
 
     peer: Peer
     tapes: Callable[[], AbstractContextManager[list[Tape]]]
+    address: tuple[str, int]
+    tls: ssl.SSLContext | None = None
 
 
 @contextlib.contextmanager
@@ -120,8 +124,13 @@ def topic_of_its_own(measure: Saturation, peer: Peer) -> Iterator[list[Tape]]:
         yield tapes
 
 
+def shared_site(measure: Saturation, peer: Peer) -> Site:
+    """A broker that other measures use too: each stretch has a topic of its own."""
+    return Site(peer, partial(topic_of_its_own, measure, peer), peer.address)
+
+
 @contextlib.contextmanager
-def followed_site(
+def own_site(
     measure: Saturation,
     kind: Kind,
     workdir: Path,
@@ -129,12 +138,18 @@ def followed_site(
     wrap: Callable[[Kind], Kind],
     ready_limit_s: float = READY_LIMIT_S,
 ) -> Iterator[Site]:
-    """A broker of its own, whose topic is the same in every stretch."""
-    with (
-        followed.leading(kind, workdir, label, CONNECTIONS, wrap, ready_limit_s) as (peer, topic),
-        measure.prepare(peer, topic) as tapes,
-    ):
-        yield Site(peer, lambda: contextlib.nullcontext(tapes))
+    """A broker for this measure alone, with a follower or with TLS."""
+    if measure.followed:
+        with (
+            followed.leading(kind, workdir, label, CONNECTIONS, wrap, ready_limit_s) as (peer, topic),
+            measure.prepare(peer, topic) as tapes,
+        ):
+            yield Site(peer, lambda: contextlib.nullcontext(tapes), peer.address)  # one topic for all stretches
+    else:
+        files = make_files(workdir / f"{label}-certificates")
+        with running_open(kind, files, workdir, label, wrap, ready_limit_s) as broker:
+            shared = shared_site(measure, broker.peer)
+            yield replace(shared, address=broker.endpoints[SSL].address, tls=logins.light_context())
 
 
 def compare(
@@ -167,7 +182,7 @@ def compare(
 def _sites(
     kinds: Sequence[tuple[str, Kind]], wanted: list[Saturation], cores: Cores, workdir: Path, say: Say
 ) -> Iterator[Callable[[Saturation], AbstractContextManager[list[Site]]]]:
-    """Brokers for all measures, except for those that need a follower: these have brokers of their own."""
+    """Brokers for all measures, except for those that have their own."""
 
     def pinned(kind: Kind) -> Kind:
         return Pinned(kind, cores.broker)
@@ -175,17 +190,17 @@ def _sites(
     @contextlib.contextmanager
     def sites_of(measure: Saturation) -> Iterator[list[Site]]:
         with contextlib.ExitStack() as stack:
-            if measure.followed:
-                say(f"{measure.name}: starting leaders and their followers")
-                starting = [followed_site(measure, kind, workdir, label, pinned) for label, kind in kinds]
+            if measure.has_own_brokers:
+                say(f"{measure.name}: starting brokers for it alone")
+                starting = [own_site(measure, kind, workdir, label, pinned) for label, kind in kinds]
                 yield [stack.enter_context(each) for each in starting]
             else:
-                yield [Site(peer, partial(topic_of_its_own, measure, peer)) for peer in peers]
+                yield [shared_site(measure, peer) for peer in peers]
 
     with contextlib.ExitStack() as stack:
         peers: list[Peer] = []
         for label, kind in kinds:
-            if any(not measure.followed for measure in wanted):
+            if any(not measure.has_own_brokers for measure in wanted):
                 say(f"starting {label}: {kind.name} {kind.version}")
                 peers.append(stack.enter_context(running(pinned(kind), workdir, label)))
         yield sites_of
@@ -229,7 +244,7 @@ def steady(rates: list[float]) -> bool:
 def load(measure: Saturation, site: Site, seconds: float, cores: Cores) -> Figures:
     """One stretch of load."""
     peer = site.peer
-    with site.tapes() as tapes, Load(peer.address, tapes) as sender:
+    with site.tapes() as tapes, Load(site.address, tapes, tls=site.tls) as sender:
         sender.play(LEAD_S, MOST_BYTES)
         cpu, (user, kernel), busy = peer.cpu_seconds(), _ticks(peer.pid), _core_ticks(cores)
         played = sender.play(seconds, MOST_BYTES)

@@ -12,6 +12,7 @@ import abc
 import itertools
 import select
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,8 +28,10 @@ TAPE_FRAMES = 16  # at least; few, so that large frames stay in the cache of the
 STALL_S = 30.0  # without any answer
 POLL_S = 1.0
 READ_SIZE = 1 << 20
+TLS_RECORD_SIZE = 1 << 14
 CORRELATION_AT = 8  # in a frame: behind size, key and version
 ERROR = "error"  # how names of fields with error codes begin
+WAIT = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)  # a socket cannot go on now
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +106,10 @@ def tape(
 class Stream(abc.ABC):
     """One connection that plays a tape. Subclasses read the answers."""
 
-    def __init__(self, address: tuple[str, int], tape: Tape) -> None:
-        self.socket = socket.create_connection(address)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, address: tuple[str, int], tape: Tape, tls: ssl.SSLContext | None = None) -> None:
+        plain = socket.create_connection(address)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = plain if tls is None else tls.wrap_socket(plain)
         self.socket.setblocking(False)
         self.tape = tape
         self.answered = 0
@@ -139,7 +143,7 @@ class Stream(abc.ABC):
                 tape.renew(tape.frames)
             try:
                 self.sent += self.socket.send(self._view[start : min(start + allowed - self.sent, length)])
-            except BlockingIOError:
+            except WAIT:
                 self.blocked = True
                 return
 
@@ -151,7 +155,7 @@ class Stream(abc.ABC):
         """Zero if nothing has arrived."""
         try:
             count = self.socket.recv_into(into, most, flags)
-        except BlockingIOError:
+        except WAIT:
             return 0
         if count == 0:
             raise ConnectionError("the broker closed the connection")
@@ -164,9 +168,10 @@ class Stream(abc.ABC):
 class SmallAnswers(Stream):
     """Answers of constant size, compared as a whole, all at once that have arrived."""
 
-    def __init__(self, address: tuple[str, int], tape: Tape) -> None:
-        super().__init__(address, tape)
-        self._buffer = memoryview(bytearray(max(tape.window * tape.shape.size, 4096)))
+    def __init__(self, address: tuple[str, int], tape: Tape, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(address, tape, tls)
+        # Behind a part of an answer a TLS record fits: none stays in the socket's own buffer, of which no poll tells.
+        self._buffer = memoryview(bytearray(max(tape.window * tape.shape.size, tape.shape.size + TLS_RECORD_SIZE)))
         self._held = 0  # bytes of an answer that is not complete
 
     def receive(self) -> None:
@@ -246,11 +251,12 @@ class Played:
 
 @dataclass(slots=True)
 class Load:
-    """Some tapes, each on a connection of its own."""
+    """Some tapes, each on a connection of its own. Over TLS only small answers are read."""
 
     address: tuple[str, int]
     tapes: Sequence[Tape]
     may_spin: bool = True
+    tls: ssl.SSLContext | None = None
     _streams: dict[int, Stream] = field(default_factory=dict)
     _poll: select.epoll = field(default_factory=select.epoll)
     _waiting: set[int] = field(default_factory=set)  # connections that wait until they can send
@@ -260,11 +266,17 @@ class Load:
     def __enter__(self) -> "Load":
         self._spins = self.may_spin and any(not each.shape.is_whole for each in self.tapes)
         for each in self.tapes:
-            kind: type[SmallAnswers] | type[LargeAnswers] = SmallAnswers if each.shape.is_whole else LargeAnswers
-            stream = kind(self.address, each)
+            stream = self._stream(each)
             self._streams[stream.socket.fileno()] = stream
             self._poll.register(stream.socket, select.EPOLLIN)
         return self
+
+    def _stream(self, tape: Tape) -> Stream:
+        if tape.shape.is_whole:
+            return SmallAnswers(self.address, tape, self.tls)
+        if self.tls is not None:
+            raise ValueError("large answers are not read over TLS: their bulk cannot be discarded in the kernel")
+        return LargeAnswers(self.address, tape)
 
     def __exit__(self, *_: object) -> None:
         self._poll.close()

@@ -58,6 +58,11 @@ class Saturation:
     followed: bool = (
         False  # needs a topic with a follower that has stopped; it is prepared once, and not for each round
     )
+    tls: bool = False  # is sent over TLS, to a broker that has a listener for it
+
+    @property
+    def has_own_brokers(self) -> bool:
+        return self.followed or self.tls
 
 
 # ── Produce ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -381,6 +386,10 @@ MEASURES = (
     Saturation(
         "produce-transactional", "150 records of 100 B per request, in an open transaction", "records",
         BATCH_RECORDS_100, _in_transaction,
+    ),
+    Saturation(
+        "produce-tls", "150 records of 100 B per request, acks=1, over TLS", "records", BATCH_RECORDS_100,
+        _produce(lambda: frames.batch(BATCH_RECORDS_100, 100)), tls=True,
     ),
     Saturation("fetch-hot", "answers of 1 MB from the page cache, no session", "MB", FETCH_SIZE / 1e6, _hot()),
     Saturation(

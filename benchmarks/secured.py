@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import frames, logins
 from benchmarks.drive import ProduceLoad
 from benchmarks.jars import Jars
-from benchmarks.peers import ApacheKafka, Moldau, Peer, free_port, running
+from benchmarks.peers import READY_LIMIT_S, ApacheKafka, FromSource, Kind, Moldau, Peer, free_port, running
 from moldau.client.admin.acls import create_acls, find_acls
 from moldau.client.admin.cluster import Cluster, open_cluster
 from moldau.client.admin.quotas import alter_quotas, list_quotas
@@ -162,8 +162,16 @@ class PeerEndpoints:
 
 
 @contextlib.contextmanager
-def running_open(kind: Which, files: Files, workdir: Path, label: str) -> Iterator[PeerEndpoints]:
-    with _running(kind, OPEN, files.broker_settings(), files, workdir, label) as broker:
+def running_open(
+    kind: Kind,
+    files: Files,
+    workdir: Path,
+    label: str,
+    wrap: Callable[[Kind], Kind] = lambda kind: kind,
+    ready_limit_s: float = READY_LIMIT_S,
+) -> Iterator[PeerEndpoints]:
+    """`wrap` has the last word on how the broker is started."""
+    with _running(kind, OPEN, files.broker_settings(), files, workdir, label, wrap, ready_limit_s) as broker:
         yield broker
 
 
@@ -180,14 +188,31 @@ def running_secured(kind: Which, files: Files, workdir: Path, label: str) -> Ite
 
 @contextlib.contextmanager
 def _running(
-    kind: Which, protocols: tuple[str, ...], settings: Mapping[str, str], files: Files, workdir: Path, label: str
+    kind: Kind,
+    protocols: tuple[str, ...],
+    settings: Mapping[str, str],
+    files: Files,
+    workdir: Path,
+    label: str,
+    wrap: Callable[[Kind], Kind] = lambda kind: kind,
+    ready_limit_s: float = READY_LIMIT_S,
 ) -> Iterator[PeerEndpoints]:
     ports = {protocol: free_port() for protocol in protocols}
-    with running(replace(kind, settings=settings, listeners=ports), workdir, label) as peer:
+    started = wrap(_listening(kind, settings, ports))
+    with running(started, workdir, label, ready_limit_s=ready_limit_s) as peer:
         everyone = {PLAINTEXT: peer.port, **ports}
         broker = PeerEndpoints(peer, {name: Endpoint(peer, name, port, files) for name, port in everyone.items()})
         _await(lambda: all(_accepts(endpoint) for endpoint in broker.endpoints.values()), "all listeners")
         yield broker
+
+
+def _listening(kind: Kind, settings: Mapping[str, str], listeners: Mapping[str, int]) -> Kind:
+    """This kind with such settings and listeners."""
+    if isinstance(kind, FromSource):
+        return replace(kind, kind=_listening(kind.kind, settings, listeners))
+    if isinstance(kind, Moldau | ApacheKafka):
+        return replace(kind, settings=settings, listeners=listeners)
+    raise TypeError(f"{kind.name} takes no listeners")
 
 
 def _secure(cluster: Cluster) -> None:

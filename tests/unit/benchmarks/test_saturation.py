@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchmarks import frames, report, saturate, saturation_load, topics
+from benchmarks import frames, logins, report, saturate, saturation_load, topics
 from benchmarks import saturation_measures as table
 from benchmarks.frames import RefusedError
 from benchmarks.measures import BATCH_RECORDS_100
@@ -27,7 +27,7 @@ from support.brokers.processes import AnyBroker, BrokerProcess
 
 UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID, CORRUPT_MESSAGE, OUT_OF_ORDER, NOT_LEADER_OR_FOLLOWER = 3, 100, 2, 45, 6
 EVERY = {measure.name: measure for measure in table.MEASURES}
-ON_ONE_BROKER = [measure.name for measure in table.MEASURES if not measure.followed]
+ON_ONE_BROKER = [measure.name for measure in table.MEASURES if not measure.has_own_brokers]
 SOME_BYTES = 2_000_000
 
 
@@ -75,12 +75,34 @@ def test_every_frame_has_its_answer(peer: Peer, target: Topic, name: str) -> Non
 def leader(tmp_path: Path) -> Iterator[saturate.Site]:
     pytest.importorskip("kazoo", reason="needs kazoo: pip install '.[cluster]'")
     with contextlib.ExitStack() as stack:
-        site = saturate.followed_site(EVERY["fetch-follower"], Moldau(), tmp_path, "test", lambda kind: kind)
+        site = saturate.own_site(EVERY["fetch-follower"], Moldau(), tmp_path, "test", lambda kind: kind)
         try:
             started = stack.enter_context(site)
         except EnsembleMissing as missing:
             pytest.skip(str(missing))
         yield started
+
+
+def test_records_are_produced_over_tls(tmp_path: Path) -> None:
+    measure = EVERY["produce-tls"]
+    with (
+        saturate.own_site(measure, Moldau(), tmp_path, "test", lambda kind: kind) as site,
+        site.tapes() as tapes,
+        Load(site.address, tapes, tls=site.tls) as sender,
+    ):
+        assert site.address != site.peer.address
+        sender.play(0.2, SOME_BYTES)
+        assert sender.drain() * tapes[0].size == sender.sent_bytes
+        assert sender.answers > 0
+
+
+def test_large_answers_are_not_read_over_tls(peer: Peer, target: Topic) -> None:
+    with (
+        EVERY["fetch-hot"].prepare(peer, target) as tapes,
+        pytest.raises(ValueError, match="large answers are not read over TLS"),
+        Load(peer.address, tapes, tls=logins.light_context()),
+    ):
+        pass
 
 
 def test_fetches_in_the_place_of_a_stopped_follower_are_answered(leader: saturate.Site) -> None:
