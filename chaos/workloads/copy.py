@@ -4,7 +4,6 @@ It aborts some transactions and repeats their work.
 """
 
 import logging
-import threading
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -23,6 +22,7 @@ from chaos.history import (
     Polled,
     Send,
 )
+from chaos.workloads.abandoned import Stuck, within
 from chaos.workloads.base import HASTY, PATIENCE_S, Setting, Workload
 from chaos.workloads.errors import FENCED, is_hard, is_hard_in_transaction
 from chaos.workloads.read import READING, reads_of
@@ -32,10 +32,6 @@ GIVEN_UP = 0.1  # share of transactions that are aborted once everything is writ
 CALL_S = 15.0
 READY_S = 60.0
 log = logging.getLogger("librdkafka")  # to the file with the other clients' logs
-
-
-class Stuck(Exception):
-    """A call of librdkafka did not return, or a producer can no longer be used."""
 
 
 class Copy(Workload):
@@ -163,22 +159,4 @@ class Copy(Workload):
         with this transactional id fences it, so it finally fails with INVALID_PRODUCER_EPOCH; the history has the
         outcome.
         """
-        outcome: list[BaseException] = []
-        left = threading.Event()
-
-        def run() -> None:
-            try:
-                call()
-            except BaseException as failure:  # noqa: BLE001 - raised in the thread that waits
-                outcome.append(failure)
-            if left.is_set():
-                self.note(f"the abandoned call returned: {outcome[0] if outcome else 'it succeeded'}")
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        thread.join(seconds)
-        if thread.is_alive():
-            left.set()
-            raise Stuck("a call did not return")
-        if outcome:
-            raise outcome[0]
+        within(seconds, call, self.note)

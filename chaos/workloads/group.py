@@ -1,13 +1,18 @@
 """Members of a consumer group with librdkafka: read, commit, start at the committed offsets."""
 
+from functools import partial
+
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from chaos.history import Committed, Committing, Fetched, Placed, Polled
+from chaos.workloads.abandoned import Stuck, within
 from chaos.workloads.base import Setting, Workload
 from chaos.workloads.errors import is_hard
 from chaos.workloads.read import READING, errors_of, reads_of
 
 OFFSETS_S = 20.0
+COMMIT_S = 20.0
+POLLED_MS = 40_000  # a member that is stuck is out of its group then
 
 
 class Member(Workload):
@@ -18,25 +23,31 @@ class Member(Workload):
         self._group = group
         self._protocol = protocol
         settings = {**READING, **setting.access.librdkafka, "group.id": group, "group.protocol": protocol}
+        settings["max.poll.interval.ms"] = POLLED_MS
         if protocol == "classic":
             settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
         self._settings = settings
 
     def work(self) -> None:
-        consumer = Consumer(self._settings)
-        consumer.subscribe([self.setting.topic], on_assign=self._assigned)
+        consumer = self._joining()
         while not self.ending.is_set():
             try:
                 messages = consumer.consume(100, 0.2)
+                errors_of(self, messages)
+                self._take(consumer, reads_of(messages))
             except KafkaException as failure:  # in the callback: the committed offsets could not be fetched
                 self.erred(f"rejoins: {failure}", hard=is_hard(failure.args[0]))
                 consumer.close()
-                consumer = Consumer(self._settings)
-                consumer.subscribe([self.setting.topic], on_assign=self._assigned)
-                continue
-            errors_of(self, messages)
-            self._take(consumer, reads_of(messages))
+                consumer = self._joining()
+            except Stuck as failure:  # its session expires, as close() would wait for the commit too
+                self.erred(f"rejoins: {failure}", hard=False)
+                consumer = self._joining()
         consumer.close()
+
+    def _joining(self) -> Consumer:
+        consumer = Consumer(self._settings)
+        consumer.subscribe([self.setting.topic], on_assign=self._assigned)
+        return consumer
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         since = self.setting.recorder.now()
@@ -63,8 +74,9 @@ class Member(Workload):
             self.tell(Committing, self.name, self._group, place, reads[-1][0] + 1)
         if not offsets:
             return None
-        try:
-            done = consumer.commit(offsets=offsets, asynchronous=False)
+        try:  # the call has no timeout; librdkafka 2.16 may lose a commit whose coordinator died
+            commit = partial(consumer.commit, offsets=offsets, asynchronous=False)
+            done: list[TopicPartition] | None = within(COMMIT_S, commit, self.note)
         except KafkaException as failure:
             return self.erred(f"commit: {failure.args[0].str()}", hard=is_hard(failure.args[0]))
         for each in done or ():

@@ -19,9 +19,9 @@ from chaos.effects import Witness
 from chaos.faults import ANYWHERE, FAULTS, LOST, SORTS, TARGETS, Scene
 from chaos.history import Acked, Erred, Event, Failed, Noted, Placed, Polled, Recorder, Send, Struck
 from chaos.run import Outcome, Plan, _order, count
-from chaos.workloads import errors, programs
+from chaos.workloads import errors, group, programs
+from chaos.workloads.abandoned import Stuck, within
 from chaos.workloads.base import Setting, wait_until
-from chaos.workloads.copy import Copy, Stuck
 from chaos.workloads.table import CLIENTS, WORKLOADS, available, cast_of
 from moldau.store import zookeeper_session
 from support.repository.sources import ROOT
@@ -247,8 +247,7 @@ def test_readers_that_are_programs() -> None:
 
 
 def test_a_call_that_is_left_to_itself_tells_its_end() -> None:
-    recorder = Recorder()
-    copier = Copy("copier", Setting(Access(""), recorder, "source", 1, 1.0, 1), "target")
+    told: list[str] = []
     wakes = threading.Event()
 
     def stuck() -> None:
@@ -256,16 +255,58 @@ def test_a_call_that_is_left_to_itself_tells_its_end() -> None:
         raise ValueError("fenced")
 
     with pytest.raises(Stuck):
-        copier._within(stuck, 0.01)
-    assert recorder.events == []
+        within(0.01, stuck, told.append)
+    assert told == []
     wakes.set()
-    wait_until(lambda: bool(recorder.events), "its end")
-    [event] = recorder.events
-    assert isinstance(event, Noted)
-    assert event.text == "the abandoned call returned: fenced"
+    wait_until(lambda: bool(told), "its end")
+    assert told == ["the abandoned call returned: fenced"]
     with pytest.raises(ValueError, match="fenced"):
-        copier._within(stuck, 60.0)
-    assert len(recorder.events) == 1
+        within(60.0, stuck, told.append)
+    assert within(60.0, lambda: 7, told.append) == 7
+    assert len(told) == 1
+
+
+def test_a_member_whose_commit_hangs_rejoins_as_another_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder, joined, wakes = Recorder(), [], threading.Event()
+    monkeypatch.setattr(group, "COMMIT_S", 0.01)
+
+    class Message:
+        def error(self) -> None: ...
+        def topic(self) -> str:
+            return "t"
+
+        def partition(self) -> int:
+            return 0
+
+        def offset(self) -> int:
+            return 7
+
+        def value(self) -> bytes:
+            return b"v"
+
+    class Hanging:
+        def __init__(self, settings: dict[str, object]) -> None:
+            joined.append(self)
+
+        def subscribe(self, topics: list[str], on_assign: object) -> None: ...
+        def consume(self, count: int, timeout: float) -> list[Message]:
+            if len(joined) == 2:
+                member.stop()
+                return []
+            return [Message()]
+
+        def commit(self, **asked: object) -> None:
+            wakes.wait()
+
+        def close(self) -> None:
+            assert self is joined[1], "closing waits for the commit"
+
+    monkeypatch.setattr(group, "Consumer", Hanging)
+    member = group.Member("m", Setting(Access(""), recorder, "t", 1, 1.0, 1), "g", "classic")
+    member.work()
+    wakes.set()
+    erred = [(event.error, event.hard) for event in recorder.events if isinstance(event, Erred)]
+    assert erred == [("rejoins: a call did not return", False)]
 
 
 def test_brokers_log_the_line_that_faults_wait_for() -> None:
