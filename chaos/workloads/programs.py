@@ -7,17 +7,16 @@ any order; they are recorded in the order of the numbers, which is that of sendi
 import heapq
 import json
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import jars
 from chaos.history import Acked, Failed, Send
+from chaos.workloads import go_program
 from chaos.workloads.base import PATIENCE_S, Numbered, Reader, Setting, Workload
 from chaos.workloads.errors import is_hard_in_java
 
@@ -40,7 +39,6 @@ JAVA_READING = {
     "fetch.max.wait.ms": "100",
 }
 JAVA_PREFIX = "1"  # VerifiableProducer expects a number
-GO_SOURCE = Path(__file__).parents[2] / "tests" / "clients" / "go"
 
 
 class Line(NamedTuple):
@@ -217,11 +215,11 @@ def go(setting: Setting) -> ProgramProducer:
         str(int(setting.rate)),
         str(setting.seed),
     ]
-    return ProgramProducer("go", setting, [str(_built()), "steady", *arguments], _go_line)
+    return ProgramProducer("go", setting, [str(go_program.build()), "steady", *arguments], _go_line)
 
 
 def go_reader(name: str, setting: Setting) -> GoReader:
-    command = [str(_built()), "follow", setting.access.bootstrap, setting.topic, str(setting.partitions)]
+    command = [str(go_program.build()), "follow", setting.access.bootstrap, setting.topic, str(setting.partitions)]
     return GoReader(name, setting, command)
 
 
@@ -231,25 +229,7 @@ def _go_line(text: str) -> Line:
     return Line(number, value, told["Partition"], told["Offset"], told["Error"], told["Hard"])
 
 
-@cache
-def _built() -> Path:
-    program = Path(tempfile.mkdtemp(prefix="moldau-chaos-")) / "client"
-    compiler = _compiler()
-    assert compiler is not None
-    command = [compiler, "build", "-buildvcs=false", "-o", str(program), "."]
-    subprocess.run(command, cwd=GO_SOURCE, check=True, capture_output=True)
-    return program
-
-
-def _compiler() -> str | None:
-    return shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-
-
 def missing_java() -> str:
     """Why there is no Java client; empty if there is one."""
     found = jars.obtain()
     return found if isinstance(found, str) else ""
-
-
-def missing_go() -> str:
-    return "" if _compiler() else "go is not installed; on Debian: apt-get install golang"

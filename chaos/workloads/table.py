@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from chaos.access import Access
 from chaos.history import Noted, Recorder
-from chaos.workloads import produce, programs
+from chaos.workloads import go_program, produce, programs
 from chaos.workloads.base import Numbered, Reader, Setting, Workload, wait_until
 from chaos.workloads.copy import Copy
 from chaos.workloads.direct import Direct
@@ -135,7 +135,7 @@ def _grouping(cast: Cast, name: str) -> None:
         cast.coordinated.append((GROUPS, group))
 
 
-MISSING: dict[str, Callable[[], str]] = {"java": programs.missing_java, "go": programs.missing_go}
+MISSING: dict[str, Callable[[], str]] = {"java": programs.missing_java, "go": go_program.missing}
 WORKLOADS: dict[str, tuple[str, Callable[[Cast, str], None]]] = {
     "plain": ("librdkafka, acks=all, without idempotence", _producing(produce.plain)),
     "idempotent": ("librdkafka, idempotent", _producing(produce.idempotent)),

@@ -67,9 +67,9 @@ def feed(broker: AnyBroker) -> Feed:
 
 
 @pytest.fixture(scope="session")
-def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def go_program() -> Path:
     """The franz-go client."""
-    return build(tmp_path_factory.mktemp("go"))
+    return build()
 
 
 @pytest.fixture

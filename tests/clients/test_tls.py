@@ -192,11 +192,10 @@ def test_java_tools_with_a_certificate(secured: Secured, tmp_path: Path) -> None
 
 
 @go.WITHOUT_GO
-def test_go(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = go.build(tmp_path)
+def test_go(secured: Secured, go_program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there_and_back(secured.client(), "go-tls")
     monkeypatch.setenv("CLIENT_CA", str(secured.ca))
-    go.client(program, "produce", ExternalBroker(secured.at()), "go-tls", "none", 10)
+    go.client(go_program, "produce", ExternalBroker(secured.at()), "go-tls", "none", 10)
     consumer = Consumer(secured.client() | {"group.id": "go"})
     try:
         assert consumer.get_watermark_offsets(Partition("go-tls", 0), SECONDS) == (0, COUNT + 10)

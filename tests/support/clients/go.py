@@ -1,29 +1,28 @@
 """The franz-go program in clients/go: build it once if `go` is installed, and run its commands."""
 
 import json
-import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chaos.workloads import go_program
 from support.brokers.processes import AnyBroker
 
-GO = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-SOURCE = Path(__file__).parents[2] / "clients" / "go"
-WITHOUT_GO = pytest.mark.skipif(GO is None, reason="go is not installed; on Debian: apt-get install golang")
+WITHOUT_GO = pytest.mark.skipif(bool(go_program.missing()), reason=go_program.missing() or "no reason")
 
 
-def build(directory: Path) -> Path:
+@cache
+def build() -> Path:
     """Compile the client; skip the test if its modules cannot be downloaded or the compiler is too old."""
-    built = directory / "client"
-    command = [str(GO), "build", "-buildvcs=false", "-o", str(built), "."]
-    done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, check=False)
-    if done.returncode and any(hint in done.stderr for hint in ("dial tcp", "go.mod requires go", "toolchain")):
-        pytest.skip(f"go cannot build the client here: {done.stderr.strip()[:200]}")
-    assert done.returncode == 0, done.stderr
-    return built
+    try:
+        return go_program.build()
+    except subprocess.CalledProcessError as failure:
+        if any(hint in failure.stderr for hint in ("dial tcp", "go.mod requires go", "toolchain")):
+            pytest.skip(f"go cannot build the client here: {failure.stderr.strip()[:200]}")
+        raise AssertionError(failure.stderr) from None
 
 
 def client(program: Path, command: str, broker: AnyBroker, *arguments: object) -> Any:
