@@ -18,8 +18,9 @@ WORKERS ?= 3
 # well: properties and hostile bytes on compiled modules, and raw requests to brokers that are all Python.
 HOT_TESTS := tests/properties/test_hot_oracles.py tests/properties/test_log_index.py tests/properties/test_log_producers.py \
   tests/properties/test_log_recovery.py tests/properties/test_log_transactions.py tests/unit/wire/test_codec.py \
-  tests/unit/wire/test_frames.py tests/unit/wire/test_headers.py tests/unit/wire/test_hostile_messages.py tests/unit/wire/test_records.py
-HOT_CLIENT_TESTS := tests/clients/test_protocol_produce.py tests/clients/test_protocol_fetch.py tests/clients/test_hostile.py
+  tests/unit/wire/test_frames.py tests/unit/wire/test_headers.py tests/unit/wire/test_hostile_messages.py tests/unit/wire/test_records.py \
+  tests/clients/test_protocol_produce.py tests/clients/test_protocol_fetch.py tests/clients/test_hostile.py \
+  tests/clients/test_hot_modules.py
 
 # Or a while after the first result: make demo DEMO_SECONDS=20
 DEMO_SECONDS ?=
@@ -67,9 +68,8 @@ $(COMPILED): $(BROKER) $(shell find src/moldau -name '*.py')
 test: setup
 	@$(MAKE) --no-print-directory -j2 compile check
 	@$(BIN)/python -m tests.support.rerun tests -n $(WORKERS)
-	@echo "Once more: hot modules compiled in the tests' own process, then brokers with hot modules as Python …"
-	@MOLDAU_TEST_COMPILED=1 $(BIN)/python -m tests.support.rerun $(HOT_TESTS) -n $(WORKERS)
-	@MOLDAU_COMPILE=0 $(BIN)/python -m tests.support.rerun $(HOT_CLIENT_TESTS) -n $(WORKERS)
+	@echo "Once more: hot modules compiled in the tests' own process, and as Python in brokers …"
+	@MOLDAU_TEST_SWAPPED=1 $(BIN)/python -m tests.support.rerun $(HOT_TESTS) -n $(WORKERS)
 
 check: setup
 	@$(BIN)/ruff check src tests benchmarks chaos demo

@@ -6,7 +6,8 @@ By default the broker is Moldau. To run the same tests on another broker:
   and transactions if that broker has longer timeouts than SHORT_WAITS.
 
 Brokers run with compiled modules, as users run them; MOLDAU_COMPILE=0 runs them as Python. In the process of the tests
-modules are Python, because tests replace parts of them; MOLDAU_TEST_COMPILED=1 loads the compiled ones here too.
+modules are Python, because tests replace parts of them. MOLDAU_TEST_SWAPPED=1 is the other way round: compiled here,
+Python in brokers.
 """
 
 import os
@@ -21,7 +22,7 @@ from hypothesis import HealthCheck, settings
 
 from moldau import compiled
 
-if os.environ.get("MOLDAU_TEST_COMPILED") != "1" and compiled.modules in sys.meta_path:
+if os.environ.get("MOLDAU_TEST_SWAPPED") != "1" and compiled.modules in sys.meta_path:
     sys.meta_path.remove(compiled.modules)
 
 from moldau.log.log import DEFAULT_FILES
@@ -50,6 +51,7 @@ settings.load_profile("steady")
 # more than a thousand.
 DEFAULT_FILES.limit = 100
 
+SWAPPED = os.environ.get("MOLDAU_TEST_SWAPPED") == "1"
 BOOTSTRAP = os.environ.get("MOLDAU_TEST_BOOTSTRAP")
 ON_APACHE = os.environ.get("MOLDAU_TEST_BROKER") == "apache"
 PROCESS = ApacheKafkaProcess if ON_APACHE else BrokerProcess
@@ -64,6 +66,12 @@ SHORT_WAITS = {  # shorter than the defaults, so that tests of groups and transa
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
 }
 NO_RETENTION = {"log.initial.task.delay.ms": 86_400_000}  # records of any age stay
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    distributes = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    if SWAPPED and not distributes:  # this process has read it already; those that it starts have not
+        os.environ[compiled.SWITCH] = "0"
 
 
 @pytest.hookimpl(optionalhook=True)
