@@ -2,8 +2,6 @@
 
 The jars of Spark's connector come the same way (`spark.connector`).
 
-The jars of Spark's connector come the same way (`spark.connector`).
-
 The class path comes from MOLDAU_KAFKA_CLASSPATH, if that is set, else from the cache. Knows nothing of brokers or
 measures.
 """
