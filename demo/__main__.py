@@ -5,7 +5,6 @@ the records of the topic `revenue`.
 """
 
 import argparse
-import json
 import signal
 import subprocess
 import sys
@@ -18,14 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from demo.generator import TOPIC, Orders
+from moldau import Consumer
 from moldau.testing import Broker
 
 PIPELINE = Path(__file__).with_name("orders.py")
 RESULT = "revenue"
 WINDOWS_SHOWN = 3
+REFRESH_S = 1.0
 STOP_S = 60.0
 MEMORY = "700m"
-QUIET = {"log_level": 0}  # librdkafka would write into the table
+QUIET = {"log_level": 0}  # the admin client would write into the table
 
 
 @dataclass
@@ -37,13 +38,17 @@ class Shown:
     first_s: float | None = None
     windows: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
 
-    def take(self, value: bytes) -> None:
-        row = json.loads(value)
+    def take(self, row: dict[str, Any]) -> None:
         if self.first_s is None:
             self.first_s = time.monotonic() - self.begun
         self.windows.setdefault(row["from"], {})[row["product"]] = row
         for old in sorted(self.windows)[:-WINDOWS_SHOWN]:
             del self.windows[old]
+
+    def take_all(self, results: Consumer[Any, dict[str, Any]], until: float) -> None:
+        """What comes until then."""
+        while (left := until - time.monotonic()) > 0 and (message := results.poll(left)) is not None:
+            self.take(message.value)
 
     def headline(self) -> str:
         seconds = time.monotonic() - self.begun
@@ -131,27 +136,18 @@ def _pipeline(bootstrap: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]
 
 
 def _show(bootstrap: str, shown: Shown, pipeline: subprocess.Popen[bytes], seconds: float | None) -> None:
-    from confluent_kafka import Consumer
     from rich.live import Live
 
-    settings = {"bootstrap.servers": bootstrap, "group.id": "demo", "auto.offset.reset": "earliest"}
-    consumer = Consumer({**settings, "enable.auto.commit": False, **QUIET})
-    consumer.subscribe([RESULT])
     told = False
-    try:
-        with Live(shown.view(), auto_refresh=False) as live:
-            while not _is_over(shown, seconds):
-                for message in consumer.consume(1000, 1.0):
-                    if message.error() is None:
-                        shown.take(message.value() or b"{}")
-                if pipeline.poll() is not None:
-                    raise SystemExit(f"The pipeline has ended:\n{_said(pipeline)}")
-                live.update(shown.view(), refresh=True)
-                if shown.first_s is not None and not told and not sys.stdout.isatty():  # no table to look at
-                    print(f"First result after {shown.first_s:.1f} s", flush=True)
-                    told = True
-    finally:
-        consumer.close()
+    with Consumer(bootstrap, RESULT, value=dict[str, Any]) as consumer, Live(shown.view(), auto_refresh=False) as live:
+        while not _is_over(shown, seconds):
+            shown.take_all(consumer, time.monotonic() + REFRESH_S)
+            if pipeline.poll() is not None:
+                raise SystemExit(f"The pipeline has ended:\n{_said(pipeline)}")
+            live.update(shown.view(), refresh=True)
+            if shown.first_s is not None and not told and not sys.stdout.isatty():  # no table to look at
+                print(f"First result after {shown.first_s:.1f} s", flush=True)
+                told = True
 
 
 def _said(pipeline: subprocess.Popen[bytes]) -> str:

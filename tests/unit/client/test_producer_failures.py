@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError
 from moldau.client.errors import AuthenticationFailed, ClientError, DeliveryFailed, KafkaFailure, client_error
 from moldau.client.producer import failures
 from moldau.client.producer.delivery import MOST_ERRORS
+from moldau.client.producer import failures
 from moldau.client.producer.failures import Connection, UnseenFailures
 
 LINES = "moldau.client.producer"
@@ -111,6 +112,15 @@ def test_a_timeout_is_explained_by_what_prevents_the_connection() -> None:
     )
     other = KafkaFailure("INVALID_RECORD", "x")
     assert connection.explain(other) is other
+
+
+def test_a_recent_failure_explains_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka may never tell that all brokers are down."""
+    connection = Connection("b:1")
+    connection.on_error(REFUSED)
+    assert connection.reason() == ": b:1: Connection refused"
+    monkeypatch.setattr(failures, "RECENT_S", 0.0)
+    assert connection.reason() == ""
 
 
 def test_records_are_dropped_if_no_broker_accepts_the_credentials() -> None:

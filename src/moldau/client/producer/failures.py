@@ -15,6 +15,7 @@ logger = logging.getLogger("moldau.client.producer")
 
 CAUSED_ELSEWHERE = ("MSG_TIMED_OUT", "PURGE_QUEUE", "TIMED_OUT", "TRANSPORT")
 REPEAT_S = 10.0  # failed records are logged this often
+RECENT_S = 60.0  # librdkafka repeats the same failure of a connection every 30 s
 
 
 class UnseenFailures:
@@ -66,6 +67,7 @@ class Connection:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._reason = ""  # of the last failed connection
+        self._failed_at = float("-inf")
         self.unreachable = False
         self.refusal: AuthenticationFailed | None = None
         self.fatal: KafkaFailure | None = None
@@ -84,7 +86,7 @@ class Connection:
                 logger.warning("No broker of %s can be reached; records wait: %s", self._bootstrap, reason)
             self.unreachable = True
         else:
-            self._reason = failure.problem
+            self._reason, self._failed_at = failure.problem, time.monotonic()
             logger.debug("Reported by librdkafka: %s", failure)
         if self.drop_queued is not None and self.refused():
             self.drop_queued()
@@ -103,6 +105,7 @@ class Connection:
             logger.info("Brokers of %s can be reached again.", self._bootstrap)
         self.unreachable = False
         self.refusal = None
+        self._failed_at = float("-inf")
 
     def explain(self, error: KafkaFailure) -> KafkaFailure:
         """A timeout, or a dropped record, with its cause, if librdkafka told one."""
@@ -110,11 +113,18 @@ class Connection:
             return error
         if self.refusal is not None:
             return AuthenticationFailed(self.refusal.name, self.refusal.problem)
-        if error.name != "PURGE_QUEUE" and self.unreachable and self._reason:
-            return KafkaFailure(error.name, f"{error.problem}: {self._reason}", retriable=error.retriable)
+        if error.name != "PURGE_QUEUE" and (cause := self._cause()):
+            return KafkaFailure(error.name, f"{error.problem}: {cause}", retriable=error.retriable)
         return error
 
     def reason(self) -> str:
         """Why nothing can be sent now, as the end of a sentence; empty if nothing is known."""
-        cause = self.refusal or (self._reason if self.unreachable else "")
+        cause = self.refusal or self._cause()
         return f": {cause}" if cause else ""
+
+    def _cause(self) -> str:
+        """Why a connection failed. About one of 150 new producers is never told by librdkafka 2.16 that all brokers are
+        down: it compares its count of brokers while it adds the coordinator's. So a recent failure will do.
+        """
+        recent = time.monotonic() - self._failed_at < RECENT_S
+        return self._reason if self.unreachable or recent else ""
