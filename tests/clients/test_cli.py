@@ -188,7 +188,7 @@ class TestProduceAndConsume:
 
     def test_a_record_beyond_the_limit_fails_with_the_reason(self, moldau: Run, topic: str) -> None:
         succeed(moldau("topic", "alter", topic, "--set", "max.message.bytes=1000"))
-        fail(moldau("produce", topic, stdin="x" * 5000), 1, "1 of 1 records failed", "MSG_SIZE_TOO_LARGE")
+        fail(moldau("produce", topic, stdin="x" * 5000), 1, "1 of 1 records failed", "MESSAGE_TOO_LARGE")
 
     def test_mistakes(self, moldau: Run, topic: str) -> None:
         fail(moldau("produce", topic, "-p", "9"), 1, "no partition 9", "it has 2")

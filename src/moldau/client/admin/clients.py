@@ -19,6 +19,7 @@ from moldau.client.admin.errors import (
 )
 from moldau.client.admin.reachability import check_reachable, diagnose
 from moldau.client.admin.target import CLIENT_ID, CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Target
+from moldau.client.errors import ClientError, KafkaFailure
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 TOPIC_WAIT_S = 5.0  # for a topic that the broker creates on request
 RETRY_S = 0.1
-NO_RESPONSE = {"_TRANSPORT", "_DESTROY_BROKER", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE"}
-NO_TOPIC = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"}
+NO_RESPONSE = {"TRANSPORT", "DESTROY_BROKER", "TIMED_OUT", "ALL_BROKERS_DOWN", "RESOLVE", "TIMED_OUT_QUEUE"}
+NO_TOPIC = {"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC"}
 
 Result = TypeVar("Result")
 
@@ -147,18 +148,28 @@ def explain(error: "KafkaException | KafkaError", topic: str = "") -> str:
 def admin_error(error: "KafkaException | KafkaError", target: Target, *, topic: str = "") -> AdminError:
     """An error of librdkafka as one of this library."""
     kafka_error = _kafka_error(error)
-    if kafka_error.name() in NO_RESPONSE:
+    if kafka_error.name().lstrip("_") in NO_RESPONSE:
         return diagnose(target) or Unreachable(target.bootstrap, _plain(kafka_error.str()))
     return _refusal(kafka_error, topic)
 
 
+def of_client(error: ClientError, topic: str) -> AdminError:
+    """An error of Producer or Consumer as one of this library, where a broker or librdkafka reported it."""
+    if not isinstance(error, KafkaFailure):
+        return AdminError(str(error))
+    return _refused(error.name, error.problem.removeprefix(f"{topic}: "), topic)
+
+
 def _refusal(error: "KafkaError", topic: str) -> AdminError:
-    name = error.name()
+    return _refused(error.name().lstrip("_"), _plain(error.str()), topic)
+
+
+def _refused(name: str, problem: str, topic: str) -> AdminError:
     if topic and name in NO_TOPIC:
         return NoSuchTopic(topic)
-    if topic and name == "_UNKNOWN_PARTITION":
+    if topic and name == "UNKNOWN_PARTITION":
         return NoSuchPartition(topic)
-    return Refused(name.lstrip("_"), _plain(error.str()), topic=topic)
+    return Refused(name, problem, topic=topic)
 
 
 def _kafka_error(error: "KafkaException | KafkaError") -> "KafkaError":

@@ -1,18 +1,25 @@
 """`moldau produce`: write lines as records."""
 
 import sys
+import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from functools import partial
+from typing import IO, Annotated, Any
 
 import typer
 
 from moldau.base.times import read_time
-from moldau.client.admin.clients import await_topic, build_producer, explain
+from moldau.client.admin.clients import NO_RESPONSE, of_client
 from moldau.client.admin.errors import NoSuchPartition
+from moldau.client.admin.reachability import diagnose
 from moldau.client.admin.target import Target
+from moldau.client.errors import BufferFull, ClientError, KafkaFailure, TimedOut
+from moldau.client.producer.delivery import Delivery
+from moldau.client.producer.producer import Producer
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_topic
 from moldau.tools.common.failure import INTERRUPTED, CommandError, misused, note, split_pair
@@ -20,15 +27,15 @@ from moldau.tools.common.formats import BadRecordError, Draft, Format, Header, r
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import counted, print_json_line, print_text
+from moldau.tools.records.clients import open_producer
 from moldau.tools.records.watch import tell_stalls, why_stalled
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
-    from confluent_kafka.admin import TopicMetadata
 
 app = App()
 
 DELIVERY_TIMEOUT_MS = 30_000
+FULL_S = 0.2  # a wait for room in the buffer, between two looks for Ctrl-C
+FLUSH_S = 0.5  # the same at the end
+TOPIC_WAIT_S = 5.0  # for a topic that the broker creates on request
 
 
 class Compression(StrEnum):
@@ -51,34 +58,53 @@ class Tally:
 
     topic: str
     reports: bool
+    sent: int = 0
     delivered: int = 0
     failed: int = 0
     first_failure: str = ""
     timed_out: bool = False
     lines: int = field(default=0)
+    known: deque[tuple[Draft, Delivery]] = field(default_factory=deque)  # outcomes that `count` has not seen
 
-    def on_delivery(self, error: "KafkaError | None", message: "Message") -> None:
-        if error is None:
-            self.delivered += 1
-        else:
-            self.failed += 1
-            self.timed_out = self.timed_out or error.name() == "_MSG_TIMED_OUT"
-            self.first_failure = self.first_failure or explain(error, self.topic)
-        if self.reports:
-            print_json_line(delivery_report(error, message))
+    @property
+    def left(self) -> int:
+        """Records without an outcome."""
+        return max(self.sent - self.delivered - self.failed - len(self.known), 0)
+
+    def keep(self, draft: Draft, delivery: Delivery) -> None:
+        """Called in the producer's thread."""
+        self.known.append((draft, delivery))
+
+    def count(self) -> None:
+        """Count and report the outcomes that are known by now."""
+        while self.known:
+            draft, delivery = self.known.popleft()
+            error = delivery.exception(0)
+            if error is None:
+                self.delivered += 1
+            else:
+                self.timed_out = self.timed_out or error.name == "MSG_TIMED_OUT"
+                self._fail(str(of_client(error, self.topic)))
+            if self.reports:
+                print_json_line(delivery_report(draft, delivery))
 
     def refuse(self, reason: str) -> None:
+        """A record that was not sent."""
+        self.sent += 1
+        self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
         self.failed += 1
         self.first_failure = self.first_failure or reason
 
 
-def delivery_report(error: "KafkaError | None", message: "Message") -> dict[str, Any]:
-    report: dict[str, Any] = {"topic": message.topic(), "partition": message.partition()}
+def delivery_report(draft: Draft, delivery: Delivery) -> dict[str, Any]:
+    error = delivery.exception(0)
     if error is not None:
-        return {**report, "error": error.name(), "message": error.str()}
-    report["offset"] = message.offset()
-    report["timestamp"] = message.timestamp()[1]
-    return {**report, **write_json_bytes("key", message.key(), Format.TEXT)}
+        name = error.name or type(error).__name__
+        return {"topic": delivery.topic, "partition": draft.partition, "error": name, "message": str(error)}
+    report: dict[str, Any] = delivery.result(0)._asdict()
+    return {**report, **write_json_bytes("key", draft.key, Format.TEXT)}
 
 
 @client_command(app, "produce")
@@ -119,21 +145,19 @@ def produce(
     if separator is not None and (form is Format.JSON or not separator):
         raise misused("--key-separator needs at least one character, and a --format other than json")
     common = Draft(None, None, read_headers(header or []), partition, _read_timestamp(timestamp))
-    with _open_lines(file) as lines:
-        producer = build_producer(
-            context.target,
-            **{
-                "acks": acks.value,
-                "compression.type": compression.value,
-                "enable.idempotence": acks is Acks.ALL if idempotent is None else idempotent,
-                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
-            },
-        )
-        _check_partition(await_topic(producer, context.target, topic), topic, partition)
+    settings = {
+        "acks": acks.value,
+        "compression.type": compression.value,
+        "enable.idempotence": acks is Acks.ALL if idempotent is None else idempotent,
+        "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+    }
+    target = context.target
+    with _open_lines(file) as lines, open_producer(target, settings, FULL_S) as producer:
+        _check_partition(_await_topic(producer, target, topic), topic, partition)
         tally = Tally(topic, context.json)
         if file is None and sys.stdin.isatty():
             note("Type records, one on a line; Ctrl-D ends.")
-        with Interrupts() as interrupts, _watched(context.target, producer, tally):
+        with Interrupts() as interrupts, _watched(target, tally):
             drafts = read_drafts(interrupts.read_lines(lines), form, separator, common, tally)
             _send_all(producer, drafts, tally, interrupts)
     _conclude(tally, context)
@@ -141,9 +165,9 @@ def produce(
         raise typer.Exit(INTERRUPTED)
 
 
-def _watched(target: Target, producer: "Producer", tally: Tally) -> AbstractContextManager[None]:
+def _watched(target: Target, tally: Tally) -> AbstractContextManager[None]:
     until = f", up to {DELIVERY_TIMEOUT_MS // 1000} s for each record"
-    return tell_stalls(target, lambda: (tally.delivered, tally.failed), lambda: len(producer) > 0, until)
+    return tell_stalls(target, lambda: (tally.sent, tally.left), lambda: tally.left > 0, until)
 
 
 def read_headers(texts: list[str]) -> tuple[Header, ...]:
@@ -189,45 +213,70 @@ def read_drafts(
         )
 
 
-def _check_partition(metadata: "TopicMetadata", topic: str, partition: int | None) -> None:
-    if partition is not None and partition not in metadata.partitions:
-        raise NoSuchPartition(topic, partition, len(metadata.partitions))
+def _await_topic(producer: Producer[Any, Any], target: Target, topic: str) -> int:
+    """The number of its partitions. A broker with auto.create.topics.enable creates it now, which takes a moment."""
+    deadline = time.monotonic() + TOPIC_WAIT_S
+    while True:
+        try:
+            return producer.partitions(topic)
+        except KafkaFailure as failure:
+            if failure.name in NO_RESPONSE and (problem := diagnose(target)):
+                raise problem from failure
+            if not failure.retriable or time.monotonic() > deadline:
+                raise of_client(failure, topic) from failure
 
 
-def _send_all(producer: "Producer", drafts: Iterable[Draft], tally: Tally, interrupts: Interrupts) -> None:
+def _check_partition(count: int, topic: str, partition: int | None) -> None:
+    if partition is not None and partition >= count:
+        raise NoSuchPartition(topic, partition, count)
+
+
+def _send_all(producer: Producer[Any, Any], drafts: Iterable[Draft], tally: Tally, interrupts: Interrupts) -> None:
     try:
         for draft in drafts:
             _send(producer, draft, tally, interrupts)
-            producer.poll(0)
+            tally.count()
         told = False
-        while left := producer.flush(0.5):  # in steps, so that a second Ctrl-C gets through
+        while not _flushed(producer):  # in steps, so that a second Ctrl-C gets through
+            tally.count()
             if interrupts.asked and not told:
-                note(f"Waiting for {counted(left, 'record')} to be written; Ctrl-C again stops waiting.")
+                note(f"Waiting for {counted(tally.left, 'record')} to be written; Ctrl-C again stops waiting.")
                 told = True
+        tally.count()
     except KeyboardInterrupt:
-        note(f"Stopped waiting for {counted(len(producer), 'record')}, which may be written or not.")
+        note(f"Stopped waiting for {counted(tally.left, 'record')}, which may be written or not.")
         raise
 
 
-def _send(producer: "Producer", draft: Draft, tally: Tally, interrupts: Interrupts) -> None:
-    from confluent_kafka import KafkaException
+def _flushed(producer: Producer[Any, Any]) -> bool:
+    try:
+        producer.flush(FLUSH_S)
+    except TimedOut:
+        return False
+    return True
 
-    arguments: dict[str, Any] = {"headers": list(draft.headers)} if draft.headers else {}
-    if draft.partition is not None:
-        arguments["partition"] = draft.partition
-    if draft.timestamp_ms is not None:
-        arguments["timestamp"] = draft.timestamp_ms
+
+def _send(producer: Producer[Any, Any], draft: Draft, tally: Tally, interrupts: Interrupts) -> None:
     while True:
         try:
-            producer.produce(tally.topic, draft.value, draft.key, on_delivery=tally.on_delivery, **arguments)
-        except BufferError:
+            producer.send(
+                tally.topic,
+                draft.value,
+                key=draft.key,
+                headers=draft.headers or None,
+                partition=draft.partition,
+                timestamp=draft.timestamp_ms,
+                on_delivery=partial(tally.keep, draft),
+            )
+        except BufferFull:
             if interrupts.asked:
                 return  # not sent, as all that follow it
-            producer.poll(0.1)
-        except KafkaException as error:  # refused by librdkafka: too large, or no such partition
-            tally.refuse(explain(error, tally.topic))
+            tally.count()
+        except ClientError as error:  # too large, or no such partition
+            tally.refuse(str(of_client(error, tally.topic)))
             return
         else:
+            tally.sent += 1
             return
 
 
