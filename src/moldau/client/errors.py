@@ -172,11 +172,12 @@ def client_error(error: "KafkaException | KafkaError", about: str = "") -> Kafka
     abortable = inner.txn_requires_abort()
     # The epoch of a transaction that timed out is stale too; an abort makes it good again.
     kind = KafkaFailure if abortable and KINDS.get(name) is Fenced else KINDS.get(name, KafkaFailure)
+    fatal = inner.fatal() or name == "FATAL"  # what follows a fatal error has this name
     return kind(
         name,
         f"{about}: {problem}" if about else problem,
-        retriable=(retriable or inner.retriable() or abortable) and not inner.fatal(),
-        fatal=inner.fatal(),
+        retriable=(retriable or inner.retriable() or abortable) and not fatal,
+        fatal=fatal,
         abortable=abortable,
     )
 

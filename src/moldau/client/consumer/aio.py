@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from moldau.base.ids import Offset, TopicPartition
+from moldau.client.consumer.batches import check_batch
 from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.consumer import BATCH, FILL_S, ROWS, Committable, Consumer
 from moldau.client.consumer.engine import LEASE, ConsumerEngine
@@ -31,7 +32,6 @@ from moldau.client.consumer.options import Protocol as GroupProtocol
 from moldau.client.consumer.poll_loop import CLOSE_S
 from moldau.client.consumer.rebalances import Partitions, RebalanceListener
 from moldau.client.consumer.retries import Retry
-from moldau.client.errors import InvalidUse
 from moldau.client.interceptors import ConsumerInterceptor
 from moldau.client.message import Message
 from moldau.client.serializers.port import DeserializerKind, K, V
@@ -152,16 +152,21 @@ class AsyncConsumer(Generic[K, V]):
 
     async def poll(self, timeout: float | None = None) -> Message[K, V] | None:  # noqa: ASYNC109  # as Consumer has it
         """The next message; None when the time is over, or after `wakeup`."""
+        found = await self.poll_batch(1, timeout)
+        return found[0] if found else None
+
+    async def poll_batch(self, n: int = BATCH, timeout: float | None = None) -> Sequence[Message[K, V]]:  # noqa: ASYNC109
+        """Up to `n` messages, as soon as there are some; none when the time is over, or after `wakeup`."""
+        check_batch(n)
         engine = self._begin()
         engine.finish()
-        found = await self._take(1, timeout)
-        engine.hold(found or ())
-        return found[0] if found else None
+        found = await self._take(n, timeout) or []
+        engine.hold(found)
+        return found
 
     async def batches(self, n: int = BATCH, wait: float = FILL_S) -> AsyncIterator[list[Message[K, V]]]:
         """Lists of up to `n` messages, until `wakeup`. A list is done when the next one is asked for."""
-        if n < 1:
-            raise InvalidUse("a batch has one message at least")
+        check_batch(n)
         engine = self._begin()
         engine.finish()
         loop = asyncio.get_running_loop()

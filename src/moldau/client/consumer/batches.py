@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from moldau.client.consumer.progress import Handed
+from moldau.client.errors import InvalidUse
 
 M = TypeVar("M")
 
@@ -23,6 +24,12 @@ class Gathered(NamedTuple, Generic[M]):
     messages: list[M]
     handed: list[Handed]
     woken: bool
+
+
+def check_batch(n: int) -> None:
+    """Refuse a number of messages that makes no batch."""
+    if not isinstance(n, int) or n < 1:
+        raise InvalidUse(f"n={n!r}: a batch has one message at least")
 
 
 def gather(take: Take[M], most: int, wait: float) -> Gathered[M]:

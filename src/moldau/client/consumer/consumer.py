@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
 from moldau.base.ids import Offset, TopicPartition
+from moldau.client.consumer.batches import check_batch
 from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.engine import ConsumerEngine
 from moldau.client.consumer.lanes import Order
@@ -133,19 +134,24 @@ class Consumer(Generic[K, V]):
 
     def poll(self, timeout: float | None = None) -> Message[K, V] | None:
         """The next message; None when the time is over, or after `wakeup`."""
+        found = self.poll_batch(1, timeout)
+        return found[0] if found else None
+
+    def poll_batch(self, n: int = BATCH, timeout: float | None = None) -> Sequence[Message[K, V]]:
+        """Up to `n` messages, as soon as there are some; none when the time is over, or after `wakeup`."""
+        check_batch(n)
         engine = self._begin()
         engine.finish()
-        found = engine.take(1, timeout)
+        found = engine.take(n, timeout)
         engine.hold(found)
-        return found[0] if found else None
+        return found
 
     def batches(self, n: int = BATCH, wait: float = FILL_S) -> Iterator[Sequence[Message[K, V]]]:
         """Batches of up to `n` messages, until `wakeup`. A batch is done when the next one is asked for.
 
         One with fewer messages comes when no more arrived within `wait` seconds.
         """
-        if n < 1:
-            raise InvalidUse("a batch has one message at least")
+        check_batch(n)
         yield from self._begin().batches(n, wait)
 
     def transactions(self, target: object, n: int = BATCH, wait: float = FILL_S) -> "Transactions[K, V]":
@@ -186,8 +192,7 @@ class Consumer(Generic[K, V]):
         """
         from moldau.client.consumer.arrow import ArrowReader
 
-        if n < 1:
-            raise InvalidUse("a batch has one row at least")
+        check_batch(n)
         yield from ArrowReader(self._begin(), self._positions, headers=headers).batches(n, wait)
 
     def _begin(self) -> ConsumerEngine:

@@ -294,6 +294,11 @@ class ConsumerEngine:
         metadata: bytes = self.loop.call(lambda consumer: consumer.consumer_group_metadata())
         return metadata
 
+    @property
+    def all_down(self) -> bool:
+        """Whether no broker can be reached, as far as is known."""
+        return self.loop.all_down
+
     # ── partitions ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def assignment(self) -> set[TopicPartition]:

@@ -39,6 +39,7 @@ class Handover:
         self._progress: dict[TopicPartition, Progress[Handed]] = {}
         self._seeks: dict[TopicPartition, Offset] = {}  # asked for, and not applied yet by the poll thread
         self._sought: dict[TopicPartition, Offset] = {}  # the last of them, or where the partition started
+        self._ends: dict[TopicPartition, Offset] = {}  # up to here all came; markers of transactions are before it
         self._listeners: list[Callable[[], None]] = []
         self._failure: BaseException | None = None
         self._problem: BaseException | None = None  # raised once
@@ -184,6 +185,7 @@ class Handover:
             for tp, offset in lowest.items():
                 self._progress[tp].rewind(offset)
                 self._seeks[tp] = offset
+                self._ends.pop(tp, None)
             self.buffer.drop(lowest.keys())
             self.changed.notify_all()
 
@@ -205,6 +207,7 @@ class Handover:
             for tp, offset in offsets.items():
                 self._progress[tp].seek(offset if offset >= 0 else None)
                 self._seeks[tp] = self._sought[tp] = offset
+                self._ends.pop(tp, None)
             self.buffer.drop(offsets.keys())
             self.changed.notify_all()
 
@@ -269,6 +272,7 @@ class Handover:
             for tp, offset in offsets.items():
                 if tp in self._progress:
                     self._seeks.setdefault(tp, offset)
+                    self._ends.pop(tp, None)
 
     def pause_for(self, seconds: float) -> bool:
         """Wait until the time is over or something changed; False after `wakeup`. Raises as `take` does."""
@@ -309,9 +313,14 @@ class Handover:
         """The offset of a partition's next message, or the logical one that was sought; None if nothing is known."""
         with self.changed:
             position = self.positions().get(partition)
+            record = self.buffer.first(partition)
+            progress = self._progress.get(partition)
+            if record is None and progress is not None and position == progress.position:  # nothing was not begun
+                end = self._ends.get(partition, -1)
+                if end > (-1 if position is None else position):
+                    return end
             if position is not None:
                 return position
-            record = self.buffer.first(partition)
             return record.offset() if record is not None else self._sought.get(partition)
 
     def in_hand(self, partitions: Iterable[TopicPartition] | None = None) -> list[Handed]:
@@ -345,6 +354,12 @@ class Handover:
         if kept:
             self._tell()
 
+    def reach_end(self, partition: TopicPartition, offset: Offset) -> None:
+        """All messages of the partition before this offset were put."""
+        with self.changed:
+            if partition in self._progress and partition not in self._seeks:
+                self._ends[partition] = offset
+
     def owner(self, partition: TopicPartition) -> object:
         """Changes whenever the partition is assigned anew; None while it is not assigned."""
         return self._progress.get(partition)
@@ -376,6 +391,7 @@ class Handover:
                 self._progress.pop(tp, None)
                 self._seeks.pop(tp, None)
                 self._sought.pop(tp, None)
+                self._ends.pop(tp, None)
             self.changed.notify_all()
 
     def wait_until_done(
@@ -443,6 +459,7 @@ class Handover:
         offset = None if record is None else record.offset()
         if offset is not None:
             self._seeks.setdefault(partition, offset)
+            self._ends.pop(partition, None)
 
     def _call_back(self) -> None:
         """Put messages of the lease that are not begun back into the buffer."""

@@ -120,7 +120,7 @@ def read_options(
         "client.id": client_id,
         "stats_cb": on_stats,
     }
-    fixed = {"enable.auto.commit": False, "enable.auto.offset.store": False}
+    fixed = {"enable.auto.commit": False, "enable.auto.offset.store": False, "enable.partition.eof": True}
     named = given["group.id"]
     if named is None:
         given["group.id"] = f"moldau-no-group-{uuid.uuid4()}"  # librdkafka wants one; nothing is asked about it

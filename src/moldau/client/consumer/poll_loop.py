@@ -75,6 +75,7 @@ class PollLoop:
         self._next_commit = 0.0
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}  # asked for by this loop
         self._unreachable = False
+        self.all_down = False  # librdkafka says that no broker can be reached
         self._silent_until: dict[tuple[str, str], float] = {}
         self._stopping = False
         self._ended = False
@@ -205,27 +206,36 @@ class PollLoop:
         first = consumer.poll(timeout)
         if first is None:
             return
-        owner = None if first.error() else self._handover.owner(_partition_of(first))
+        owner = self._handover.owner(_partition_of(first))
         most = min(CHUNK, self._handover.buffer.room(self._average))
         messages = consumer.consume(most - 1, 0) if most > 1 else []
         # A rebalance inside of consume may have taken the partition of the first message away.
-        if first.error() or self._handover.owner(_partition_of(first)) is owner:
+        if self._handover.owner(_partition_of(first)) is owner:
             messages.insert(0, first)
-        runs = self._runs(messages)
+        ends: dict[TopicPartition, Offset] = {}
+        runs = self._runs(messages, ends)
         if runs:
             self._average = sum(run.size for run in runs) // len(messages)
             self._fetched |= {run.partition: (run.messages[-1].offset() or 0) + 1 for run in runs}
-        if runs and self._unreachable:
-            self._unreachable = False
+        if (runs or ends) and self._unreachable:
+            self._unreachable = self.all_down = False
             logger.info("Brokers are reachable again")
         self._handover.put(runs)
+        for tp, offset in ends.items():
+            self._handover.reach_end(tp, offset)
 
-    def _runs(self, messages: list["KafkaMessage"]) -> list[Run["KafkaMessage"]]:
+    def _runs(self, messages: list["KafkaMessage"], ends: dict[TopicPartition, Offset]) -> list[Run["KafkaMessage"]]:
+        """Messages by partition; the ends that were reached are added to `ends`."""
+        from confluent_kafka import KafkaError
         from confluent_kafka import Message as KafkaMessage
 
         if any(map(KafkaMessage.error, messages)):
             for message in messages:
-                if (error := message.error()) is not None:
+                if (error := message.error()) is None:
+                    continue
+                if error.code() == KafkaError._PARTITION_EOF:
+                    ends[_partition_of(message)] = message.offset() or 0
+                else:
                     self._trouble(error, message)
             messages = [message for message in messages if message.error() is None]
         runs = []
@@ -351,6 +361,7 @@ class PollLoop:
     def _error(self, error: "KafkaError") -> None:
         """librdkafka's callback for errors of the whole client."""
         if error.name() in PASSING:
+            self.all_down = self.all_down or error.name() == "_ALL_BROKERS_DOWN"
             if not self._unreachable:
                 self._unreachable = True
                 logger.warning("Brokers are not reachable (%s); goes on when they are back", client_error(error).name)
@@ -361,7 +372,9 @@ class PollLoop:
         from confluent_kafka import KafkaError
 
         failure = client_error(error)
-        if error.fatal() or error.code() == KafkaError._FATAL:
+        if self._options.group is None and failure.name == "GROUP_AUTHORIZATION_FAILED":
+            logger.debug("Ignored, since there is no group: %s", failure)  # librdkafka looks for a coordinator anyway
+        elif error.fatal() or error.code() == KafkaError._FATAL:
             self._handover.fail(failure)
         elif isinstance(failure, AuthenticationFailed | NotAuthorized) or error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._handover.report(failure)

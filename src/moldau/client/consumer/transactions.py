@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic
 
+from moldau.client.consumer.batches import check_batch
 from moldau.client.consumer.database_target import DatabaseTarget
 from moldau.client.consumer.engine import ConsumerEngine
 from moldau.client.consumer.handover import AnyMessage
@@ -179,8 +180,7 @@ def check(engine: ConsumerEngine, n: int) -> str:
         raise InvalidUse("transactions() needs a consumer with a group: offsets are stored for a group")
     if engine.options.delivery == "at-most-once":
         raise InvalidUse('delivery="at-most-once" commits before messages are handed out; leave it out')
-    if n < 1:
-        raise InvalidUse("a batch has one message at least")
+    check_batch(n)
     engine.auto_commit = False
     return group
 

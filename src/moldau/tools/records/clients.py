@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from moldau.client.admin.errors import InvalidProperty
-from moldau.client.admin.reachability import check_reachable
+from moldau.client.admin.clients import NO_RESPONSE, of_client
+from moldau.client.admin.errors import AdminError, InvalidProperty
+from moldau.client.admin.reachability import check_reachable, diagnose
 from moldau.client.admin.target import CLIENT_ID, CONNECT_TIMEOUT_S, Target
-from moldau.client.errors import InvalidUse
+from moldau.client.consumer.consumer import Consumer
+from moldau.client.consumer.options import OWNED, Protocol, Start
+from moldau.client.errors import ClientError, InvalidUse, KafkaFailure
 from moldau.client.producer.producer import Producer
 
 COMMON = {
@@ -35,6 +38,38 @@ def open_producer(target: Target, own: Mapping[str, object], max_block: float) -
         yield producer
     finally:
         producer.close(0)
+
+
+def open_consumer(
+    target: Target,
+    own: Mapping[str, object],
+    *topics: str,
+    group: str | None = None,
+    protocol: Protocol = "classic",
+    start: Start = "error",
+) -> Consumer[Any, Any]:
+    """A consumer of topics, or of partitions that it is assigned. Properties that the command decides are left out."""
+    _prepare(target)
+    decided = {"group.id", *OWNED}
+    given = {name: value for name, value in target.properties.items() if name not in decided}
+    try:
+        return Consumer(
+            target.bootstrap,
+            *topics,
+            group=group,
+            protocol=protocol,
+            start=start,
+            properties={**COMMON, **own, **given},
+        )
+    except InvalidUse as error:
+        raise InvalidProperty(str(error)) from error
+
+
+def failure_of(error: ClientError, target: Target, topic: str) -> AdminError:
+    """What a command says of an error; why brokers do not answer, if it is that."""
+    if isinstance(error, KafkaFailure) and error.name in NO_RESPONSE and (problem := diagnose(target)):
+        return problem
+    return of_client(error, topic)
 
 
 def _prepare(target: Target) -> None:

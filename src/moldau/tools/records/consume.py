@@ -5,29 +5,32 @@ Reading as a member of a group is in `consume_group`, printing in `record_print`
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
+from moldau.base.ids import TopicPartition
 from moldau.base.times import read_moment
-from moldau.client.admin.clients import admin_error, build_consumer, of_unused_group, read_topic
-from moldau.client.admin.errors import NoSuchPartition
+from moldau.client.admin.clients import Admin
+from moldau.client.admin.group_offsets import read_offsets
 from moldau.client.admin.positions import LARGEST, Bounds, Kind, LogPosition, start_offset, stop_offset
-from moldau.client.admin.reachability import diagnose
+from moldau.client.admin.scope import Scope
 from moldau.client.admin.target import REQUEST_TIMEOUT_S, Target
+from moldau.client.admin.topics import existing_partitions
+from moldau.client.consumer.consumer import Consumer
+from moldau.client.errors import ClientError
 from moldau.tools.common.app import App
 from moldau.tools.common.complete import complete_group, complete_topic
 from moldau.tools.common.failure import INTERRUPTED, misused, note
 from moldau.tools.common.formats import Format
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import CommandContext, client_command
+from moldau.tools.records.clients import failure_of, open_consumer
 from moldau.tools.records.consume_group import Membership, Protocol, read_as_member
 from moldau.tools.records.printing import JsonPrinter, Printer, TextPrinter
 from moldau.tools.records.watch import ConnectionWatch, tell_stalls
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Message
 
 app = App()
 
@@ -89,7 +92,7 @@ def consume(
     as_json = context.json or form is Format.JSON
     printer = JsonPrinter(form) if as_json else TextPrinter(form, keys, headers, sys.stdout.isatty())
     watch = ConnectionWatch(context.target, follow)
-    own = {"isolation.level": "read_committed" if committed else "read_uncommitted", "error_cb": watch.on_error}
+    own = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
     if group is not None:
         check_membership(group, start, stop, partitions)
         membership = Membership(group, topic, protocol or Protocol.CLASSIC, start.kind, follow, maximum)
@@ -97,14 +100,11 @@ def consume(
     elif protocol is not None:
         raise misused("--protocol is for joining a group, and --group is missing", remedy="Give --group NAME")
     else:
-        consumer = build_consumer(context.target, **own)
-        try:
+        with open_consumer(context.target, own) as consumer:
             with tell_stalls(context.target, lambda: None, lambda: True, f", up to {REQUEST_TIMEOUT_S:.0f} s"):
-                spans = plan(consumer, context.target, topic, sorted(set(partitions or ())), start, stop, follow)
+                spans = plan(context.target, topic, sorted(set(partitions or ())), start, stop, follow)
             reading = Reading(topic, spans, stop, follow, maximum)
             interrupted = read(consumer, context.target, reading, printer, watch)
-        finally:
-            consumer.close()
         if not reading.count and not interrupted:
             whole = start.kind is Kind.BEGINNING and stop is None and not partitions
             note(f"No records in {topic if whole else f'this part of {topic}'}; wait for new ones with --follow.")
@@ -193,75 +193,57 @@ class Reading:
 
 
 def plan(
-    consumer: "Consumer",
-    target: Target,
-    topic: str,
-    wanted: list[int],
-    start: LogPosition,
-    stop: LogPosition | None,
-    follow: bool,
+    target: Target, topic: str, wanted: Sequence[int], start: LogPosition, stop: LogPosition | None, follow: bool
 ) -> dict[int, Span]:
     """The offsets of the positions, for each partition."""
-    from confluent_kafka import KafkaException, TopicPartition
-
-    present = sorted(read_topic(consumer, target, topic).partitions)
-    for partition in wanted:
-        if partition not in present:
-            raise NoSuchPartition(topic, partition, len(present))
-    chosen = wanted or present
-    try:
-        bounds = {}
-        for partition in chosen:
-            wanted_partition = TopicPartition(topic, partition)
-            bounds[partition] = Bounds(*consumer.get_watermark_offsets(wanted_partition, timeout=REQUEST_TIMEOUT_S))
-        by_time = {}
-        if start.kind is Kind.TIME:
-            asked = [TopicPartition(topic, partition, start.number) for partition in chosen]
-            for found in consumer.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S):
-                by_time[found.partition] = found.offset if found.offset >= 0 else bounds[found.partition].end
-    except KafkaException as error:  # the partitions exist, so a leader that cannot be reached is the likely cause
-        raise diagnose(target) or admin_error(error, target, topic=topic) from error
+    admin = Admin(target)
+    chosen = existing_partitions(admin, Scope(topic, tuple(wanted) or None))
+    begins, ends = read_offsets(admin, chosen, "earliest"), read_offsets(admin, chosen, "latest")
+    bounds = {tp: Bounds(begins[tp] or 0, ends[tp] or 0) for tp in chosen}
+    by_time = read_offsets(admin, chosen, start.number) if start.kind is Kind.TIME else {}
     return {
-        partition: Span(by_time.get(partition, start_offset(start, partition, held)), stop_offset(stop, held, follow))
-        for partition, held in bounds.items()
+        tp.partition: Span(
+            start_offset(start, tp.partition, held) if (found := by_time.get(tp)) is None else found,
+            stop_offset(stop, held, follow),
+        )
+        for tp, held in bounds.items()
     }
 
 
-def read(consumer: "Consumer", target: Target, reading: Reading, printer: Printer, watch: ConnectionWatch) -> bool:
+def read(
+    consumer: Consumer[Any, Any], target: Target, reading: Reading, printer: Printer, watch: ConnectionWatch
+) -> bool:
     """Print the spans. Returns whether Ctrl-C ended it."""
-    from confluent_kafka import TopicPartition
-
     for partition, span in reading.spans.items():
         if span.stop is not None and span.begin >= span.stop:
             reading.finished.add(partition)
-    consumer.assign(
-        [
-            TopicPartition(reading.topic, partition, span.begin)
-            for partition, span in reading.spans.items()
-            if partition not in reading.finished
-        ]
-    )
-    with Interrupts() as interrupts:
-        while not reading.is_done() and not interrupts.asked:
-            done_before = len(reading.finished)
-            for message in consumer.consume(BATCH, WAIT_S):
-                _take(message, target, reading, printer)
-            sys.stdout.flush()
-            if watch.problem is not None:
-                raise watch.problem
-            if len(reading.finished) > done_before and not reading.is_done():
-                consumer.pause([TopicPartition(reading.topic, partition) for partition in reading.finished])
+    begins = {
+        TopicPartition(reading.topic, partition): span.begin
+        for partition, span in reading.spans.items()
+        if partition not in reading.finished
+    }
+    try:
+        consumer.assign(begins)
+        with Interrupts() as interrupts:
+            while not reading.is_done() and not interrupts.asked:
+                _read_batch(consumer, reading, printer, watch)
+    except ClientError as error:
+        raise failure_of(error, target, reading.topic) from error
     return bool(interrupts.asked)
 
 
-def _take(message: "Message", target: Target, reading: Reading, printer: Printer) -> None:
-    error = message.error()
-    partition = message.partition()
-    offset = message.offset()
-    if error is None and partition is not None and offset is not None:
-        if reading.takes(partition, offset, message.timestamp()[1]):
-            printer(message)
-    elif error is not None and error.name() == "_PARTITION_EOF" and partition is not None and offset is not None:
-        reading.reached_end(partition, offset)
-    elif error is not None and not error.retriable() and not of_unused_group(error):
-        raise admin_error(error, target, topic=reading.topic)
+def _read_batch(consumer: Consumer[Any, Any], reading: Reading, printer: Printer, watch: ConnectionWatch) -> None:
+    done_before = set(reading.finished)
+    batch = consumer.poll_batch(BATCH, WAIT_S)
+    for message in batch:
+        if reading.takes(message.partition, message.offset, message.timestamp):
+            printer(message.record)
+    sys.stdout.flush()
+    if not batch:
+        watch.look(consumer.engine.all_down)
+        behind = {} if reading.follow else consumer.lag()
+        for tp, offset in consumer.position().items():
+            if not behind.get(tp):
+                reading.reached_end(tp.partition, offset)
+    if reading.finished - done_before and not reading.is_done():
+        consumer.pause(*(TopicPartition(reading.topic, partition) for partition in reading.finished))

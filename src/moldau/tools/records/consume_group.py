@@ -3,35 +3,34 @@
 A record counts as consumed when it has been printed, so one that is cut off by a crash is printed again by the next.
 """
 
-import logging
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from moldau.base.ids import TopicPartition
-from moldau.client.admin.clients import admin_error, build_consumer, explain, read_topic
+from moldau.client.admin.clients import Admin, of_client
 from moldau.client.admin.errors import AdminError
 from moldau.client.admin.positions import Kind
-from moldau.client.admin.target import Target
+from moldau.client.admin.scope import Scope
+from moldau.client.admin.target import REQUEST_TIMEOUT_S, Target
+from moldau.client.admin.topics import existing_partitions
+from moldau.client.consumer.consumer import Consumer
+from moldau.client.consumer.options import Start
+from moldau.client.errors import ClientError, Closed
 from moldau.tools.common.failure import CommandError, note
 from moldau.tools.common.interrupts import Interrupts
+from moldau.tools.records.clients import failure_of, open_consumer
 from moldau.tools.records.printing import Printer
-from moldau.tools.records.watch import ConnectionWatch
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message
-    from confluent_kafka import TopicPartition as KafkaPartition
+from moldau.tools.records.watch import ConnectionWatch, tell_stalls
 
 BATCH = 500
 WAIT_S = 0.1
 LEAVE_S = 5.0
 IDLE_S = 6.0  # longer than group.initial.rebalance.delay.ms
-SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)  # the command reports errors itself
-RESETS = {Kind.BEGINNING: "earliest", Kind.END: "latest"}
+STARTS: Final[Mapping[Kind, Start]] = {Kind.BEGINNING: "earliest", Kind.END: "latest"}
 
 
 class Protocol(StrEnum):
@@ -50,82 +49,78 @@ class Membership:
     follow: bool
     maximum: int | None
 
-    def settings(self) -> dict[str, Any]:
-        return {
-            "group.id": self.group,
-            "group.protocol": self.protocol.value,
-            "auto.offset.reset": RESETS[self.start],
-            "enable.auto.commit": True,  # stored offsets: every few seconds, and when a partition or the group is left
-            "on_commit": tell_failed_commit,
-        }
-
-
-def tell_failed_commit(error: "KafkaError | None", partitions: "list[KafkaPartition]") -> None:
-    if error is not None and error.name() != "_NO_OFFSET":
-        note(f"Warning: the last printed records could not be committed: {explain(error)}")
-
 
 @dataclass(slots=True)
-class Share:
-    """The assigned partitions, and the progress in them."""
+class Reading:
+    """How many records were printed, and whether the member has partitions."""
 
-    group: str
-    owned: set[TopicPartition] = field(default_factory=set)
-    ended: set[TopicPartition] = field(default_factory=set)
     count: int = 0
     idle_since: float | None = field(default_factory=time.monotonic)  # None once it was reported
 
-    def on_assign(self, consumer: "Consumer", partitions: "list[KafkaPartition]") -> None:
-        self.owned.update(TopicPartition(one.topic, one.partition) for one in partitions)
-
-    def tell_if_idle(self, target: Target) -> None:
+    def tell_if_idle(self, target: Target, group: str, owned: bool) -> None:
         """Say once why no partition is assigned."""
-        if self.owned:
+        if owned:
             self.idle_since = None
         elif self.idle_since is not None and time.monotonic() - self.idle_since > IDLE_S:
             self.idle_since = None
             from moldau.client.admin.stalls import why_unassigned
 
-            note(f"No partition assigned yet: {why_unassigned(target, self.group)}. Still trying.")
-
-    def on_revoke(self, consumer: "Consumer", partitions: "list[KafkaPartition]") -> None:
-        gone = {TopicPartition(one.topic, one.partition) for one in partitions}
-        self.owned -= gone
-        self.ended -= gone
-
-    def is_done(self, membership: Membership) -> bool:
-        at_end = bool(self.owned) and self.owned <= self.ended
-        return self.count == membership.maximum or (at_end and not membership.follow)
+            note(f"No partition assigned yet: {why_unassigned(target, group)}. Still trying.")
 
 
 def read_as_member(
     target: Target, own: Mapping[str, Any], membership: Membership, printer: Printer, watch: ConnectionWatch
 ) -> bool:
     """Print records of the assigned partitions. Returns whether Ctrl-C ended it."""
-    quiet = {} if "debug" in target.properties else {"logger": SILENT}
-    consumer = build_consumer(target, **own, **membership.settings(), **quiet)
-    share = Share(membership.group)
+    with tell_stalls(target, lambda: None, lambda: True, f", up to {REQUEST_TIMEOUT_S:.0f} s"):
+        existing_partitions(Admin(target), Scope(membership.topic))  # a member would wait for a topic that is not there
+    consumer = open_consumer(
+        target,
+        own,
+        membership.topic,
+        group=membership.group,
+        protocol=membership.protocol.value,
+        start=STARTS[membership.start],
+    )
+    reading = Reading()
     with Interrupts() as interrupts:  # while it closes as well, which commits and leaves
         try:
-            read_topic(consumer, target, membership.topic)  # librdkafka would wait for a topic that does not exist
-            consumer.subscribe(
-                [membership.topic], on_assign=share.on_assign, on_revoke=share.on_revoke, on_lost=share.on_revoke
-            )
-            while not share.is_done(membership) and not interrupts.asked:
-                _read_batch(consumer, target, membership, share, printer)
-                share.tell_if_idle(target)
-                if watch.problem is not None:
-                    raise watch.problem
+            while reading.count != membership.maximum and not interrupts.asked:
+                count = _print_batch(consumer, membership, reading, printer)
+                reading.tell_if_idle(target, membership.group, bool(consumer.assignment()))
+                if not count:
+                    watch.look(consumer.engine.all_down)
+                    if not membership.follow and _at_end(consumer):
+                        break
+            consumer.engine.finish()
+        except ClientError as error:
+            raise membership_error(error, target, membership) from error
         finally:
             _leave(consumer, membership.group)
-    if not share.count and not interrupts.asked:
+    if not reading.count and not interrupts.asked:
         note(f"No new records in {membership.topic} for group {membership.group}; wait for more with --follow.")
     return bool(interrupts.asked)
 
 
-def _leave(consumer: "Consumer", group: str) -> None:
-    """Commit and leave. librdkafka would wait without limit for a coordinator that does not answer."""
-    closing = threading.Thread(target=consumer.close, daemon=True)
+def _print_batch(consumer: Consumer[Any, Any], membership: Membership, reading: Reading, printer: Printer) -> int:
+    """Print the next records. They are done when the next ones are asked for, and so not if the reader has left."""
+    most = BATCH if membership.maximum is None else min(BATCH, membership.maximum - reading.count)
+    batch = consumer.poll_batch(most, WAIT_S)
+    for message in batch:
+        printer(message.record)
+    sys.stdout.flush()
+    reading.count += len(batch)
+    return len(batch)
+
+
+def _at_end(consumer: Consumer[Any, Any]) -> bool:
+    lag = consumer.lag()
+    return bool(lag) and not any(lag.values())
+
+
+def _leave(consumer: Consumer[Any, Any], group: str) -> None:
+    """Commit and leave; the coordinator may not answer."""
+    closing = threading.Thread(target=_commit_and_close, args=(consumer,), daemon=True)
     closing.start()
     closing.join(LEAVE_S)
     if closing.is_alive():
@@ -135,42 +130,20 @@ def _leave(consumer: "Consumer", group: str) -> None:
         )
 
 
-def _read_batch(consumer: "Consumer", target: Target, membership: Membership, share: Share, printer: Printer) -> None:
-    printed: dict[TopicPartition, Message] = {}
-    for message in consumer.consume(BATCH, WAIT_S):
-        _take(message, target, membership, share, printed, printer)
-    sys.stdout.flush()  # before anything counts as consumed: the reader may have left
-    for tp, message in printed.items():
-        if tp in share.owned:  # it may have been revoked by the same call that returned the record
-            consumer.store_offsets(message)
+def _commit_and_close(consumer: Consumer[Any, Any]) -> None:
+    try:
+        consumer.commit()
+    except Closed:
+        pass  # it has failed, and the command says why
+    except ClientError as error:
+        note(f"Warning: the last printed records could not be committed: {of_client(error, '')}")
+    consumer.close()
 
 
-def _take(
-    message: "Message",
-    target: Target,
-    membership: Membership,
-    share: Share,
-    printed: "dict[TopicPartition, Message]",
-    printer: Printer,
-) -> None:
-    error, topic, partition = message.error(), message.topic(), message.partition()
-    tp = TopicPartition(topic or "", -1 if partition is None else partition)
-    if error is None:
-        if share.count != membership.maximum:
-            printer(message)
-            share.count += 1
-            share.ended.discard(tp)
-            printed[tp] = message
-    elif error.name() == "_PARTITION_EOF":
-        share.ended.add(tp)
-    elif not error.retriable():
-        raise membership_error(error, target, membership)
-
-
-def membership_error(error: "KafkaError", target: Target, membership: Membership) -> AdminError | CommandError:
+def membership_error(error: ClientError, target: Target, membership: Membership) -> AdminError | CommandError:
     """The error that ended the membership. A fatal one is most often a broker without the consumer protocol."""
-    if error.name() != "_FATAL":
-        return admin_error(error, target, topic=membership.topic)
-    reason = error.str().rpartition("Broker: ")[2]
+    if not error.fatal:
+        return failure_of(error, target, membership.topic)
+    reason = str(error).rpartition("Broker: ")[2]
     remedy = "Try --protocol classic" if membership.protocol is Protocol.CONSUMER else ""
     return CommandError(f"group {membership.group!r} refused this member: {reason}", remedy=remedy)

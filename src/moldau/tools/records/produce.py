@@ -13,9 +13,8 @@ from typing import IO, Annotated, Any
 import typer
 
 from moldau.base.times import read_time
-from moldau.client.admin.clients import NO_RESPONSE, of_client
+from moldau.client.admin.clients import of_client
 from moldau.client.admin.errors import NoSuchPartition
-from moldau.client.admin.reachability import diagnose
 from moldau.client.admin.target import Target
 from moldau.client.errors import BufferFull, ClientError, KafkaFailure, TimedOut
 from moldau.client.producer.delivery import Delivery
@@ -27,7 +26,7 @@ from moldau.tools.common.formats import BadRecordError, Draft, Format, Header, r
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import counted, print_json_line, print_text
-from moldau.tools.records.clients import open_producer
+from moldau.tools.records.clients import failure_of, open_producer
 from moldau.tools.records.watch import tell_stalls, why_stalled
 
 app = App()
@@ -220,10 +219,8 @@ def _await_topic(producer: Producer[Any, Any], target: Target, topic: str) -> in
         try:
             return producer.partitions(topic)
         except KafkaFailure as failure:
-            if failure.name in NO_RESPONSE and (problem := diagnose(target)):
-                raise problem from failure
             if not failure.retriable or time.monotonic() > deadline:
-                raise of_client(failure, topic) from failure
+                raise failure_of(failure, target, topic) from failure
 
 
 def _check_partition(count: int, topic: str, partition: int | None) -> None:

@@ -4,16 +4,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from moldau.client.admin.clients import admin_error
-from moldau.client.admin.errors import AdminError, Unreachable
+from moldau.client.admin.errors import Unreachable
 from moldau.client.admin.reachability import diagnose
 from moldau.client.admin.target import Target
 from moldau.tools.common.failure import note
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
 
 QUIET_S = 1.0  # without progress before it looks
 LOOK_S = 0.5
@@ -26,19 +21,18 @@ class ConnectionWatch:
     def __init__(self, target: Target, follow: bool) -> None:
         self.target = target
         self.follow = follow
-        self.problem: AdminError | None = None
         self.told = False
 
-    def on_error(self, error: "KafkaError") -> None:
-        if error.name() == "_ALL_BROKERS_DOWN":
-            lost = Unreachable(self.target.bootstrap, "the connection was lost")
-            if not self.follow:
-                self.problem = diagnose(self.target) or lost
-            elif not self.told:
-                note(f"Lost the connection: {diagnose(self.target) or lost}; trying again.")
-            self.told = True
-        elif error.fatal() or error.name() in ("_AUTHENTICATION", "_SSL"):
-            self.problem = admin_error(error, self.target)
+    def look(self, all_down: bool) -> None:
+        """Called while nothing comes. Raises why a bounded read ends."""
+        if not all_down or self.told:
+            self.told = all_down
+            return
+        lost = diagnose(self.target) or Unreachable(self.target.bootstrap, "the connection was lost")
+        if not self.follow:
+            raise lost
+        note(f"Lost the connection: {lost}; trying again.")
+        self.told = True
 
 
 @contextmanager
