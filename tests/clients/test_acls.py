@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from moldau import Consumer as OurConsumer
 from moldau.base.errors import WireError
 from moldau.security import acls
 from support.brokers.processes import StartBroker
@@ -127,6 +128,16 @@ class TestClients:
             assert len(list(future.result(WAIT_S))) == 1
         assert consume(consumer) == "TOPIC_AUTHORIZATION_FAILED"
         consumer.close()
+
+    def test_our_consumer_without_a_group_needs_no_right_to_one(self, addresses: dict[str, str], topic: str) -> None:
+        assert produce(addresses, topic, "admin") == ""
+        give(addresses, acl(ResourceType.TOPIC, topic, AclOperation.READ))
+        with OurConsumer(addresses["alice"], topic, value=str) as consumer:
+            message = consumer.poll(WAIT_S)
+            assert message is not None
+            assert message.value == "value"
+            assert consumer.poll(1) is None
+            assert set(consumer.lag().values()) == {0}
 
     def test_a_fetch_that_waits_is_answered_by_the_newest_acls(self, addresses: dict[str, str], topic: str) -> None:
         """Apache Kafka 4.3.1 answers it by those that it came with."""

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -22,26 +21,18 @@ from moldau.client.producer import base
 from moldau.client.producer.producer import Producer
 from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic, StartBroker
 from support.clients.confluent import read_values
+from support.clients.producers import NewProducer, producers
 from support.eventually import eventually
 
 S = 30.0
 NOWHERE = "127.0.0.1:1"
 
-NewProducer = Callable[..., Producer[Any, Any]]
-
 
 @pytest.fixture
 def new_producer(broker: AnyBroker, topic: str, short_waits: dict[str, int]) -> Iterator[NewProducer]:
     """Producers with one transactional id, which no other test uses."""
-    made: list[Producer[Any, Any]] = []
-
-    def new(bootstrap: str = broker.bootstrap, **settings: Any) -> Producer[Any, Any]:
-        made.append(Producer(bootstrap, transactional_id=topic, **settings))
-        return made[-1]
-
-    yield new
-    for producer in made:
-        producer.close(0)
+    with producers(broker.bootstrap, transactional_id=topic) as new:
+        yield new
 
 
 def becomes_visible(broker: AnyBroker, topic: str, *values: str) -> None:

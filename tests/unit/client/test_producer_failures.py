@@ -8,7 +8,6 @@ from confluent_kafka import KafkaError
 from moldau.client.errors import AuthenticationFailed, ClientError, DeliveryFailed, KafkaFailure, client_error
 from moldau.client.producer import failures
 from moldau.client.producer.delivery import MOST_ERRORS
-from moldau.client.producer import failures
 from moldau.client.producer.failures import Connection, UnseenFailures
 
 LINES = "moldau.client.producer"

@@ -8,11 +8,12 @@ import contextlib
 import datetime
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from moldau.base.ids import Offset, TopicPartition
-from moldau.client.consumer.batches import check_batch
+from moldau.client.consumer.batches import Gathering, check_batch
 from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.consumer import BATCH, FILL_S, ROWS, Committable, Consumer
 from moldau.client.consumer.engine import LEASE, ConsumerEngine
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from moldau.client.consumer.aio_transactions import AsyncTransactions, Leaving
+
+T = TypeVar("T")
 
 LISTENER_S = 60.0  # longest wait of a rebalance for a coroutine of the listener
 
@@ -164,22 +167,21 @@ class AsyncConsumer(Generic[K, V]):
         engine.hold(found)
         return found
 
-    async def batches(self, n: int = BATCH, wait: float = FILL_S) -> AsyncIterator[list[Message[K, V]]]:
-        """Lists of up to `n` messages, until `wakeup`. A list is done when the next one is asked for."""
+    async def batches(self, n: int = BATCH, wait: float = FILL_S) -> AsyncIterator[Sequence[Message[K, V]]]:
+        """Batches of up to `n` messages, until `wakeup`. A batch is done when the next one is asked for."""
         check_batch(n)
         engine = self._begin()
         engine.finish()
-        loop = asyncio.get_running_loop()
         try:
-            while batch := await self._take(n, None):
-                until = loop.time() + wait
-                more: list[AnyMessage] | None = None
-                while len(batch) < n and (more := await self._take(n - len(batch), max(until - loop.time(), 0))):
-                    batch += more
-                engine.hold(batch)
-                yield batch
-                engine.finish()
-                if more == []:  # a wakeup
+            while True:
+                found: Gathering[Any] = Gathering(n, wait)
+                with engine.gathering(found):
+                    while found.add(await self._await(partial(engine.take_piece_now, found.room), found.left)):
+                        pass
+                if found.messages:
+                    yield engine.batch_of(found.messages)
+                    engine.finish()
+                if found.woken:
                     return
         finally:
             engine.leave()
@@ -246,15 +248,16 @@ class AsyncConsumer(Generic[K, V]):
 
     async def _take(self, most: int, seconds: float | None) -> list[AnyMessage] | None:
         """As the engine's `take_in_time`, without blocking the event loop."""
+        return await self._await(partial(self.engine.take_now, most), seconds)
+
+    async def _await(self, take_now: Callable[[], T | None], seconds: float | None) -> T | None:
         assert self._arrival is not None
         loop = self._arrival.loop
         deadline = None if seconds is None else loop.time() + seconds
         while True:
             self._arrival.expect()
-            if self.engine.blocks:  # at most once: it commits first
-                found = await asyncio.to_thread(self.engine.take_now, most)
-            else:
-                found = self.engine.take_now(most)
+            # At most once: it commits first.
+            found = await asyncio.to_thread(take_now) if self.engine.blocks else take_now()
             if found is not None:
                 return found
             left = None if deadline is None else deadline - loop.time()

@@ -8,9 +8,11 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from moldau.base.ids import Offset, TopicPartition
-from moldau.client.consumer.batches import Piece, gather
+from moldau.client.consumer.batches import Gathering, Piece, Take
 from moldau.client.consumer.commits import Commits, OffsetAndMetadata, Offsets
 from moldau.client.consumer.filters import Filter
 from moldau.client.consumer.handover import AnyMessage, Handover
@@ -151,22 +153,41 @@ class ConsumerEngine:
         A batch is yielded when it is full, or `wait` seconds after its first message came.
         """
         self.finish()
+        take: Take[Any] = self._handover.take_ranges if self._plain else self._take_piece
         try:
             while True:
-                messages, self._loop_has, woken = self._gather(most, wait)
-                if messages:
-                    yield messages
+                found: Gathering[Any] = Gathering(most, wait)
+                with self.gathering(found):
+                    while found.add(take(found.room, found.left)):
+                        pass
+                if found.messages:
+                    yield self.batch_of(found.messages)
                     self.finish()
-                if woken:
+                if found.woken:
                     return
         finally:
             self.leave()
 
-    def _gather(self, most: int, wait: float) -> tuple[Sequence[AnyMessage], Sequence[Handed], bool]:
+    @contextmanager
+    def gathering(self, batch: Gathering[Any]) -> Iterator[None]:
+        """In it a batch is gathered, which the loop has in hand then; if that fails it is handed out again."""
+        try:
+            yield
+        except BaseException:
+            self.rewind(batch.handed)
+            raise
+        self._loop_has = batch.handed
+
+    def take_piece_now(self, most: int) -> Piece[Any] | None:
+        """Messages for `batch_of`, and what is done when they are; None if there is nothing yet, [] after `wakeup`."""
         if self._plain:
-            records, handed, woken = gather(self._handover.take_ranges, most, wait)
-            return MessageBatch(records, self.options.deserializers), handed, woken
-        return gather(self._take_piece, most, wait)
+            return self._handover.take_ranges_now(most)
+        messages = self.take_now(most)
+        return None if messages is None else Piece(messages, messages)
+
+    def batch_of(self, messages: list[Any]) -> Sequence[AnyMessage]:
+        """What a body gets for what `take_piece_now` returned."""
+        return MessageBatch(messages, self.options.deserializers) if self._plain else messages
 
     def _take_piece(self, most: int, timeout: float | None) -> Piece[AnyMessage] | None:
         messages = self.take_in_time(most, timeout)
@@ -241,7 +262,7 @@ class ConsumerEngine:
     def done_many(self, messages: Iterable[Handed]) -> None:
         self._handover.done(messages)
 
-    def rewind(self, messages: Iterable[AnyMessage]) -> None:
+    def rewind(self, messages: Iterable[Handed]) -> None:
         """Messages were not processed: hand them, and those that follow in their partitions, out again."""
         self._handover.rewind(messages)
         self.loop.nudge()

@@ -61,7 +61,7 @@ class Handover:
 
     def take_ranges(self, most: int, timeout: float | None) -> "Piece[KafkaMessage] | None":
         """The same as librdkafka's messages; the neighbours of a partition are done together."""
-        return self._await(lambda: self._take_ranges_now(most), timeout)
+        return self._await(lambda: self.take_ranges_now(most), timeout)
 
     def _await(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -92,7 +92,8 @@ class Handover:
             self._remove(slices)
             return found
 
-    def _take_ranges_now(self, most: int) -> "Piece[KafkaMessage] | None":
+    def take_ranges_now(self, most: int) -> "Piece[KafkaMessage] | None":
+        """The same without waiting; None if there is nothing yet."""
         with self.changed:
             slices = self._next_slices(most)
             if slices is None:
@@ -168,7 +169,7 @@ class Handover:
                     progress.give_back(message.offset)
             self.changed.notify_all()
 
-    def rewind(self, messages: Iterable[AnyMessage]) -> None:
+    def rewind(self, messages: Iterable[Handed]) -> None:
         """Hand these messages, and those that follow, out again. Of partitions that are gone, others will read them."""
         with self.changed:
             self._call_back()
