@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -19,6 +20,7 @@ from moldau.client.errors import (
 )
 from moldau.client.producer import base
 from moldau.client.producer.producer import Producer
+from support.brokers.changed import changed_broker
 from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic, StartBroker
 from support.clients.confluent import read_values
 from support.clients.producers import NewProducer, producers
@@ -149,6 +151,22 @@ def test_offsets_of_a_group_are_part_of_the_transaction(
         transaction.send_offsets({place: 7}, consumer.consumer_group_metadata())
     eventually(lambda: consumer.committed([TopicPartition(topic, 0)], S)[0].offset == 7, "the offset is committed")
     consumer.close()
+
+
+def test_a_coordinator_that_is_not_known_for_a_while(tmp_path: Path, on_apache: bool) -> None:
+    """librdkafka asks for it a few times, and without IDLE_MS would wait for ever."""
+    if on_apache:
+        pytest.skip("the broker is one of ours with a fault")
+    with changed_broker("hidden_coordinators", tmp_path) as bootstrap:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "hidden"})
+        soon = {"connections.max.idle.ms": 500}
+        with Producer(bootstrap, transactional_id="t", properties=soon) as producer:
+            with producer.transaction() as transaction:
+                producer.send("t", "a").result(S)
+                transaction.send_offsets({ids.TopicPartition("t", 0): 5}, consumer.consumer_group_metadata())
+            found = eventually(lambda: consumer.committed([TopicPartition("t", 0)], S), "the offset is committed")
+        assert found[0].offset == 5
+        consumer.close()
 
 
 def test_uses_that_make_no_sense(broker: AnyBroker, new_producer: NewProducer, create_topic: CreateTopic) -> None:

@@ -1,8 +1,5 @@
 """Would the checker notice? Real clients on a real broker that has a bug for each topic: all are found, no others."""
 
-import os
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +17,9 @@ from chaos.workloads.direct import Direct
 from chaos.workloads.group import Member
 from chaos.workloads.read import Ask, Follow, read_everything
 from chaos.workloads.table import Cast
-from moldau.testing.broker import READY
+from support.brokers.changed import changed_broker
 from support.brokers.faulty import BUGS
 from support.clients import confluent
-from support.repository.sources import ROOT
 
 RECORDS = 200
 COPIES = ("aborted-read", "precommitted-read")
@@ -31,16 +27,8 @@ COPIES = ("aborted-read", "precommitted-read")
 
 @pytest.fixture
 def bootstrap(tmp_path: Path) -> Iterator[str]:
-    paths = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests", ROOT)))
-    settings = [f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms=0"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    command = [sys.executable, "-m", "support.brokers.faulty", *settings]
-    broker = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, text=True, **pipes)
-    try:
-        yield broker.stdout.readline().removeprefix(READY.decode()).strip()
-    finally:
-        broker.kill()
-        broker.wait()
+    with changed_broker("faulty", tmp_path) as address:
+        yield address
 
 
 def test_every_bug_is_found_where_it_is(bootstrap: str) -> None:

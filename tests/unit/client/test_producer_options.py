@@ -8,7 +8,7 @@ import pytest
 from moldau.client import interceptors
 from moldau.client.errors import InvalidUse
 from moldau.client.interceptors import Interceptors
-from moldau.client.producer.options import configuration, may_be_idempotent, read_max_block
+from moldau.client.producer.options import IDLE_MS, configuration, may_be_idempotent, read_max_block
 from moldau.client.producer.partitioners import choose
 from moldau.client.producer.records import read_headers, read_timestamp
 from moldau.client.settings import read_settings
@@ -73,6 +73,11 @@ def test_the_delivery_timeout_of_a_transactional_producer_is_that_of_its_transac
     assert "delivery.timeout.ms" not in configured(transactional_id="x")
     assert "delivery.timeout.ms" not in configured({"transactional.id": "x"})
     assert configured(transactional_id="x", delivery_timeout=3)["delivery.timeout.ms"] == 3000
+
+
+def test_connections_of_a_transactional_producer_are_not_idle_for_ever() -> None:
+    assert configured(transactional_id="x")["connections.max.idle.ms"] == IDLE_MS
+    assert configured({"connections.max.idle.ms": 7}, transactional_id="x")["connections.max.idle.ms"] == 7
 
 
 @pytest.mark.parametrize(

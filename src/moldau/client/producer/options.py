@@ -26,6 +26,9 @@ DEFAULTS: Mapping[str, object] = {
 # KIP-899: after all brokers were down at once, librdkafka 2.16 forgets them and begins with the bootstrap addresses.
 # But its request that adds offsets to a transaction goes on waiting for a broker that was forgotten, with any timeout.
 NO_REBOOTSTRAP = "none"
+# librdkafka 2.16 asks a few times for the coordinator of the group whose offsets are added to a transaction. After that
+# it waits, with any timeout, until some connection comes up or goes down: idle ones do so after this time.
+IDLE_MS = 20_000
 OWNED = {"delivery.report.only.error": "the outcome of every record is needed"}
 
 OnStats: TypeAlias = Callable[[dict[str, Any]], object]
@@ -60,6 +63,7 @@ def configuration(
     if transactional_id or "transactional.id" in properties:
         del defaults["delivery.timeout.ms"]  # librdkafka takes that of the transaction
         defaults["metadata.recovery.strategy"] = NO_REBOOTSTRAP
+        defaults["connections.max.idle.ms"] = IDLE_MS
     if on_stats is not None:
         defaults["statistics.interval.ms"] = STATS_INTERVAL_MS
     found = ClientSettings(settings.bootstrap, properties).configuration(defaults, given, OWNED)

@@ -1,5 +1,6 @@
 """`moldau perf`: throughput and latency of a broker, measured from this machine with librdkafka and Python.
 
+Moldau's own Producer and Consumer are not used: their work for each record would be measured too.
 Producing is timed from the first record handed over to the last acknowledgement; a record's latency is librdkafka's own
 figure, from the hand-over to its acknowledgement, so it includes the time spent waiting for a batch to fill. Every
 record is counted, none is sampled. Consuming is timed from the assignment of partitions to the last record.
