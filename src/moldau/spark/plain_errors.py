@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 from moldau.base.settings import SettingsRefused
 from moldau.spark.cluster import QueryFailed
+from moldau.spark.workers import is_worker
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"  # PySpark reads it when it sends an exception
-WORKER = "PYTHON_WORKER_FACTORY_"  # how variables of a Python worker begin, and of none else
 
 
 @contextmanager
@@ -21,6 +21,6 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except (QueryFailed, SettingsRefused):
-        if any(name.startswith(WORKER) for name in os.environ):
+        if is_worker():
             os.environ[HIDE_TRACEBACK] = "1"
         raise

@@ -18,6 +18,7 @@ from moldau.spark.sink.foreach_batch import NO_SPECULATION, NO_STREAM, QUERY_ID,
 from moldau.spark.sink.layout import Layout
 from moldau.spark.sink.record_writer import RecordWriter, unwrap
 from moldau.spark.sink.rows import rows_of
+from moldau.spark.workers import freeze_imports
 from moldau.wire.compression import Codec
 
 ONLY_SINK = "sink"  # name of a stream's only sink
@@ -34,6 +35,7 @@ def write(
     every_batch: bool = False,
 ) -> tuple[int, WriteTask | None]:
     """Number of rows written, and the task if exactly-once."""
+    freeze_imports()
     if not options.exactly_once:
         return write_at_least_once(batches, options, layout), None
     task = this_task(options, query, batch, every_batch=every_batch)

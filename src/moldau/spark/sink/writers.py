@@ -15,6 +15,7 @@ from moldau.spark.options import WriteOptions, write_options
 from moldau.spark.plain_errors import plain_errors
 from moldau.spark.sink.foreach_batch import BATCH, NAMELESS, QUERY
 from moldau.spark.sink.layout import layout_of
+from moldau.spark.workers import freeze_imports
 
 if TYPE_CHECKING:
     from moldau.spark.sink.exactly_once import WriteTask
@@ -80,6 +81,7 @@ def batch_writer(options: Mapping[str, str], schema: Any, overwrite: bool) -> Ba
 
 def stream_writer(options: Mapping[str, str], schema: Any) -> StreamWriter:
     """Output mode complete also appends the rows of each batch, as Spark's Kafka sink does."""
+    freeze_imports()  # Spark calls this twice per batch, in two processes
     return StreamWriter(write_options(options), schema)
 
 

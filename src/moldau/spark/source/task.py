@@ -19,6 +19,7 @@ from moldau.spark.cluster import QueryFailed, open_cluster, unwrap
 from moldau.spark.options import Fetching, ReadOptions
 from moldau.spark.source.data_loss import DataLoss
 from moldau.spark.source.plan import OffsetRange, ReadTask
+from moldau.spark.workers import freeze_imports
 from moldau.wire.compression import CorruptRecords
 
 GONE = frozenset({WireError.UNKNOWN_TOPIC_OR_PARTITION, WireError.UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID})
@@ -26,6 +27,7 @@ GONE = frozenset({WireError.UNKNOWN_TOPIC_OR_PARTITION, WireError.UNKNOWN_TOPIC_
 
 def read_task(options: ReadOptions, task: ReadTask) -> Iterator[Any]:
     """The records as pyarrow RecordBatches with the columns of Spark's Kafka source; dead letters need headers."""
+    freeze_imports()
     with open_cluster(options.connection, timeout_ms=options.poll_timeout_ms) as cluster:
         loss = DataLoss(options.fail_on_data_loss)
         tp = TopicPartition(task.range.topic, task.range.partition)
