@@ -98,6 +98,10 @@ class Connection:
         self.broken = True
         self._socket.close()
 
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
     @property
     def stale(self) -> bool:
         """Not usable for new requests: broken, or its SASL session is about to expire."""

@@ -10,6 +10,7 @@ from moldau.base.settings import SettingsRefused
 from moldau.client.direct.failure import Failure
 from moldau.client.direct.metadata import Cluster, Topic
 from moldau.client.direct.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffsets, list_offsets
+from moldau.client.direct.watch import Watch
 from moldau.spark.cluster import QueryFailed, open_cluster, unwrap
 from moldau.spark.offsets import (
     Assign,
@@ -48,6 +49,7 @@ class OffsetReader:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._cluster: Cluster | None = None
+        self._watch: Watch | None = None
         self._isolation = READ_COMMITTED if options.fetching.read_committed else READ_UNCOMMITTED
 
     @property
@@ -59,6 +61,9 @@ class OffsetReader:
         return self._cluster
 
     def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
@@ -106,6 +111,14 @@ class OffsetReader:
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Log end offsets; last stable offsets under read_committed."""
         return self._ask(dict.fromkeys(partitions, LATEST))
+
+    def wait_past(self, ends: Mapping[TopicPartition, int], seconds: float) -> None:
+        """Wait until a partition may have records after its end, or for this time."""
+        if seconds <= 0 or not ends:
+            return
+        if self._watch is None:
+            self._watch = Watch(self.cluster, self._isolation)
+        self._watch.wait(ends, seconds)
 
     def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Offsets by partition, without topics that were just deleted."""

@@ -24,6 +24,7 @@ from moldau.spark.plain_errors import plain_errors
 from moldau.spark.source import stream_offsets
 from moldau.spark.source.data_loss import DataLoss
 from moldau.spark.source.group_commits import GroupCommitter
+from moldau.spark.source.idle_wait import IdleWait
 from moldau.spark.source.offset_reader import OffsetReader
 from moldau.spark.source.plan import OffsetRange, known_cores, read_tasks, split
 from moldau.spark.source.read_limits import TriggerDelay, limit_offsets
@@ -41,6 +42,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._offset_reader = OffsetReader(options)
         self._progress = GroupCommitter(options.group_id)
         self._waiting = TriggerDelay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms / 1000)
+        self._idle = IdleWait()
         self._target: StreamOffset | None = None  # end of a query with trigger(availableNow=True)
         self._latest: StreamOffset | None = None  # log ends, as last seen
 
@@ -72,15 +74,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch; `start` itself if there is none."""
         finished = self._read(start)
         self._progress.report(self._offset_reader.cluster, finished.offsets)
+        if self._target is None and self._latest is not None:
+            self._offset_reader.wait_past(self._latest.offsets, self._idle.seconds(time.monotonic()))
         self._latest = self._target or self._ends(finished.offsets)
-        if (self._latest.offsets, self._latest.topic_ids) == (finished.offsets, finished.topic_ids):
-            return start
-        starts = self._starts(finished, self._latest)
-        ends = {tp: end for tp, end in self._latest.offsets.items() if tp in starts}
+        end = self._next_end(finished, self._latest, limit)
+        self._idle.returns(time.monotonic(), empty=end is None)
+        return start if end is None else stream_offsets.write(end)
+
+    def _next_end(self, finished: StreamOffset, latest: StreamOffset, limit: ReadLimit) -> StreamOffset | None:
+        if (latest.offsets, latest.topic_ids) == (finished.offsets, finished.topic_ids):
+            return None
+        starts = self._starts(finished, latest)
+        ends = {tp: end for tp, end in latest.offsets.items() if tp in starts}
         if not isinstance(limit, ReadAllAvailable):
             available = sum(end - starts[tp] for tp, end in ends.items())
             if self._target is None and self._waiting.should_wait(available, time.monotonic()):
-                return start
+                return None
             if self._options.max_offsets_per_trigger is not None:
                 ends = limit_offsets(self._options.max_offsets_per_trigger, starts, ends)
         tasks = split(
@@ -89,7 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
-        return stream_offsets.write(StreamOffset(ends, self._latest.topic_ids, tuple(tasks)))
+        return StreamOffset(ends, latest.topic_ids, tuple(tasks))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """For Spark's StreamingQueryProgress."""
