@@ -28,6 +28,8 @@ LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 PYTHON = "PYSPARK_PYTHON"
 PACK = "moldau.pack"  # archive with the packages of executors on a cluster
 OUR_SETTINGS = (PACK, *VARIABLE_OF)
+DAEMON = "moldau.spark.daemon"
+CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 _reporting: set[str] = set()  # applications with a QueryGroups listener
@@ -91,6 +93,10 @@ def chosen_settings(name: str, master: str, given: Mapping[str, str]) -> dict[st
         # Driver and executors are one process: the host name does not matter.
         chosen["spark.driver.host"] = "localhost"
         chosen["spark.driver.bindAddress"] = "127.0.0.1"
+        # Spark's default starts a process (readlink) for each path that it renames: decision 32.
+        chosen["spark.sql.streaming.checkpointFileManagerClass"] = CHECKPOINT_FILES
+        if "spark.pyspark.python" not in given:
+            chosen["spark.python.daemon.module"] = DAEMON
     return {**chosen, **given}
 
 
