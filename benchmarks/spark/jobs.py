@@ -119,6 +119,16 @@ def end_copy(running: Running, job: Job) -> Answer:
     return {"batches": len(took), "batch_ms": took[len(took) // 2] if took else None}
 
 
+def floor(running: Running, job: Job) -> Answer:
+    """What Spark's batches take without source and sink: rows that it makes, into `noop`, at a trigger of 0 s."""
+    rows = running.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=100, numPartitions=2).load()
+    with _checkpoint(job) as folder:
+        writer = rows.writeStream.format("noop").option("checkpointLocation", folder)
+        running.query = writer.trigger(processingTime="0 seconds").start()
+        time.sleep(job["seconds"])
+        return end_copy(running, job)
+
+
 def _topic(running: Running, job: Job) -> DataFrame:
     options = {"kafka.bootstrap.servers": job["bootstrap"], "subscribe": job["topic"]}
     return running.spark.read.format(running.format).options(**options).load()
@@ -189,7 +199,8 @@ def _checkpoint(job: Job) -> Iterator[str]:
 
 
 JOBS: dict[str, Callable[[Running, Job], Answer]] = {
-    each.__name__: each for each in (read, read_base, write, write_base, check_read, check_written, copy, end_copy)
+    each.__name__: each
+    for each in (read, read_base, write, write_base, check_read, check_written, copy, end_copy, floor)
 }
 
 

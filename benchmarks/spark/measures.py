@@ -31,12 +31,23 @@ class Sizes:
     write: dict[int, int]
     latency_s: float
     latency_warm_up_s: float
+    idle_s: float
 
 
 FULL = Sizes(
-    read={100: 5_000_000, 1_000: 1_000_000}, write={100: 2_000_000, 1_000: 500_000}, latency_s=15, latency_warm_up_s=10
+    read={100: 5_000_000, 1_000: 1_000_000},
+    write={100: 2_000_000, 1_000: 500_000},
+    latency_s=15,
+    latency_warm_up_s=10,
+    idle_s=10,
 )
-QUICK = Sizes(read={100: 200_000, 1_000: 40_000}, write={100: 100_000, 1_000: 20_000}, latency_s=4, latency_warm_up_s=2)
+QUICK = Sizes(
+    read={100: 200_000, 1_000: 40_000},
+    write={100: 100_000, 1_000: 20_000},
+    latency_s=4,
+    latency_warm_up_s=2,
+    idle_s=2,
+)
 
 
 def scaled(sizes: Sizes, scale: float) -> Sizes:
@@ -164,6 +175,33 @@ def _latency(bench: Bench, side: Side) -> Figures:
     return {**taken, **figures}
 
 
+def _idle(bench: Bench, side: Side) -> Figures:
+    """The same query without records, in a session of its own: what it costs to wait."""
+    given: dict[str, Any] = {"bootstrap": bench.broker.bootstrap}
+    with (
+        topics.topic(bench.broker, COPY_PARTITIONS) as topic,
+        topics.topic(bench.broker, COPY_PARTITIONS) as target,
+        running(side.flavour, bench.workdir) as fresh,
+    ):
+        given |= {"topic": topic.name, "target": target.name}
+        fresh.run("copy", **given)
+        drive.work(
+            "passage", **given, partitions=COPY_PARTITIONS, rate=COPY_RATE, size=100, seconds=1, warm_up_s=1,
+        )  # fmt: skip
+        time.sleep(bench.sizes.idle_s / 2)
+        processes, memory_mb = fresh.python_processes(), fresh.memory_mb()
+        before, began = fresh.cpu_seconds(), time.perf_counter()
+        time.sleep(bench.sizes.idle_s)
+        cores = (fresh.cpu_seconds() - before) / (time.perf_counter() - began)
+        fresh.run("end_copy")
+    return {"idle_cores": cores, "python_processes": processes, "query_mb": memory_mb}
+
+
+def _floor(bench: Bench, side: Side) -> Figures:
+    """Spark's own part of a batch."""
+    return {"floor_ms": side.run("floor", seconds=bench.sizes.latency_s)["batch_ms"]}
+
+
 def _fresh(bench: Bench, side: Side) -> Figures:
     """A session of its own: the time to its first result, and its memory while it reads a topic."""
     topic, count = bench.source(100, PARTITIONS)
@@ -205,6 +243,8 @@ WORKLOADS = (
         _latency,
         warm=False,
     ),
+    Workload("idle", "the same query in a session of its own, without records", _idle, warm=False),
+    Workload("floor", "100 rows from rate-micro-batch to noop at a trigger of 0 s", _floor, warm=False),
     Workload("fresh", "a session of its own, then batch-100 in it", _fresh, warm=False),
 )
 
@@ -233,6 +273,10 @@ MEASURES = (
     Measure("latency-p50", "topic to topic, p50", "latency", "p50_ms", "ms", "lower", None),
     Measure("latency-p99", "topic to topic, p99", "latency", "p99_ms", "ms", "lower", None),
     Measure("latency-cpu", "topic to topic, cores in use", "latency", "cpu_share", "cores", "lower", None),
+    Measure("idle-cpu", "an idle query, cores in use", "idle", "idle_cores", "cores", "lower", None),
+    Measure("idle-processes", "an idle query, Python processes", "idle", "python_processes", "", "lower", None),
+    Measure("idle-query-memory", "memory of a session with one query", "idle", "query_mb", "MB", "lower", None),
+    Measure("floor", "Spark's own part of a batch", "floor", "floor_ms", "ms", "lower", None),
     Measure("start", "session start to first result", "fresh", "start_s", "s", "lower", None),
     Measure("idle-memory", "memory of a new session", "fresh", "idle_mb", "MB", "lower", None),
     Measure("memory", "peak memory, batch read, 100 B", "fresh", "peak_mb", "MB", "lower", None),

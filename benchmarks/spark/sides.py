@@ -156,8 +156,13 @@ class Side:
                 total += getattr(full, "pss", full.rss)
         return total / MIB
 
-    def processes(self) -> int:
-        return len(self._tree())
+    def python_processes(self) -> int:
+        """Processes of Python: the driver, and all that Spark has started."""
+        count = 0
+        for process in self._tree():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                count += process.name().startswith("python")
+        return count
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[list[float]]:
