@@ -10,7 +10,8 @@ from moldau.base.settings import SettingsRefused
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.defaults import with_defaults
 from moldau.spark.plain_errors import plain_errors
-from moldau.spark.row_columns import ONE_OF_BOTH, record_columns, value_type
+from moldau.spark.row_columns import ONE_OF_BOTH, record_columns, registered_record, value_type
+from moldau.spark.value_formats import REGISTRY_FORMATS, registered_columns
 from moldau.spark.versions import version_error
 
 if TYPE_CHECKING:
@@ -34,15 +35,21 @@ class MoldauDataSource(DataSource):
     def name(cls) -> str:
         return "moldau"
 
-    def schema(self) -> str:
+    @plain_errors()
+    def schema(self) -> "str | StructType":
         """Schema of a query without `.schema(…)`."""
         options = {name.lower(): str(value) for name, value in self.options.items()}
         headers = options.get("includeheaders", "").strip().lower() == "true"
         if "decode" not in options:
             return record_columns(headers=headers)
-        if "valueschema" not in options:
-            raise ValueError(ONE_OF_BOTH)
-        return record_columns(headers=headers, value=value_type(options["valueschema"]))
+        if "valueschema" in options:
+            return record_columns(headers=headers, value=value_type(options["valueschema"]))
+        if options["decode"].strip().lower() not in REGISTRY_FORMATS:
+            raise QueryFailed(ONE_OF_BOTH)
+        from moldau.spark.options import registered_subject
+
+        columns = registered_columns(*registered_subject(with_defaults(self.options)))
+        return registered_record(columns, headers=headers)
 
     @plain_errors()
     def reader(self, schema: StructType) -> "BatchReader":

@@ -42,6 +42,12 @@ CONNECTION = (
     _number("retry.backoff.max.ms", 1_000, "Maximum backoff before a retry."),
 )
 READING = (
+    _number(
+        "default.api.timeout.ms",
+        60_000,
+        "How long a stream that runs waits for offsets of a broker that is away, times 1 + fetchOffset.numRetries.",
+        least=1,
+    ),
     _text("group.id", "Group for which progress is committed; queries with the same group do not share partitions."),
     _choice(
         "isolation.level",
@@ -115,7 +121,6 @@ WITHOUT_EFFECT = frozenset(
         "compression.lz4.level",
         "compression.zstd.level",
         "connections.max.idle.ms",
-        "default.api.timeout.ms",
         "enable.metrics.push",
         "exclude.internal.topics",
         "group.instance.id",

@@ -7,7 +7,7 @@ import re
 
 from moldau.base.settings import Kind, Setting, Table, Value
 from moldau.spark.offsets import MAX_TOPIC_NAME, is_topic_name
-from moldau.spark.value_formats import FORMATS, URL, is_registry_url
+from moldau.spark.value_formats import CA, FORMATS, SCHEMA_ID, SUBJECT, URL, USER_INFO, is_registry_url
 
 TIME_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
 TIME = re.compile(r"(\d{1,12})([a-z]*)")
@@ -37,8 +37,13 @@ def _delivery(doc: str) -> Setting:
     return Setting("delivery", Kind.STRING, choices[0], choices=choices, any_case=True, doc=doc)
 
 
-REGISTRY_URL = Setting(
-    URL, Kind.STRING, check=is_registry_url, doc="Address of the schema registry, for formats that need one."
+REGISTRY = (
+    Setting(URL, Kind.STRING, check=is_registry_url, doc="Address of the schema registry, for formats that need one."),
+    Setting(USER_INFO, Kind.PASSWORD, doc="User and password for the registry, with a colon between them."),
+    Setting(CA, Kind.STRING, doc="PEM file of the authorities that may sign the registry's certificate."),
+    Setting(
+        SUBJECT, Kind.STRING, doc="Subject of the schema of the values; without it that of the topic, TOPIC-value."
+    ),
 )
 READ_OPTIONS = (
     Setting("subscribe", Kind.STRING, doc="Topics to read, separated by commas."),
@@ -100,7 +105,7 @@ READ_OPTIONS = (
         Kind.STRING,
         doc="Schema of decoded values: they are the struct `value` beside the other columns of the record.",
     ),
-    REGISTRY_URL,
+    *REGISTRY,
     Setting("deadLetters", Kind.STRING, check=_is_topic, doc="Topic for records that do not match the schema."),
     _delivery("Whether a task that runs again may write its dead letters again."),
 )
@@ -121,7 +126,10 @@ WRITE_OPTIONS = (
         doc="Whether missing control offsets fail an exactly-once query.",
     ),
     Setting("encode", Kind.STRING, choices=tuple(FORMATS), any_case=True, doc="Encode values in this format."),
-    REGISTRY_URL,
+    *REGISTRY,
+    Setting(
+        SCHEMA_ID, Kind.INT, least=1, doc="Id of the schema to encode with; without it the latest one of the subject."
+    ),
     Setting("sinkName", Kind.STRING, check=_is_name, doc="Identifies a sink within its query; must not change."),
 )
 READ, WRITE = Table("reading", READ_OPTIONS), Table("writing", WRITE_OPTIONS)

@@ -28,8 +28,22 @@ from moldau.spark.offsets import (
     uncovered,
 )
 from moldau.spark.option_tables import ENDS, READ, SPARK_OPTIONS, STREAM_ONLY, WRITE, time_ms
-from moldau.spark.value_formats import URL, decoding_problems, encoding_problems
+from moldau.spark.value_formats import (
+    CA,
+    FORMATS,
+    SCHEMA_ID,
+    SUBJECT,
+    URL,
+    USER_INFO,
+    Encoding,
+    Registry,
+    ValueEncoder,
+    decoding_problems,
+    encoding_problems,
+    value_encoder,
+)
 
+HEADERS_NEED = "needs valueSchema with decode: rows of .schema(...) have fields of values only"
 STRATEGIES = {"subscribe": read_topics, "subscribePattern": read_pattern, "assign": read_assigned}
 
 
@@ -47,7 +61,10 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """Options for reading. `end` is None for a stream; `without_effect` has ignored settings, for a warning."""
+    """Options for reading. `end` is None for a stream; `without_effect` has ignored settings, for a warning.
+
+    `offset_patience_ms`: how long a stream waits for a broker that has answered before.
+    """
 
     topics: ConsumerStrategy
     start: OffsetRangeLimit
@@ -63,8 +80,11 @@ class ReadOptions:
     poll_timeout_ms: int
     offset_retries: int
     offset_retry_ms: int
+    offset_patience_ms: int
     decode: str | None
+    registry: Registry | None
     value_schema: str | None
+    value_subject: str | None
     dead_letters: str | None
     dead_letters_once: bool
     transaction_timeout_ms: int
@@ -79,6 +99,7 @@ class WriteOptions:
     """Options for writing. `acks` is -1, 0 or 1."""
 
     topic: str | None
+    encoding: Encoding | None
     exactly_once: bool
     sink_name: str | None
     control_topic: str | None
@@ -92,6 +113,10 @@ class WriteOptions:
     idempotent: bool
     connection: Connection
     without_effect: tuple[str, ...] = ()
+
+    def encoder(self) -> ValueEncoder | None:
+        """The encoder of a task's values; None if they are bytes already."""
+        return None if self.encoding is None else value_encoder(self.encoding)
 
 
 class Given:
@@ -187,8 +212,11 @@ def read_options(options: Mapping[str, str], *, stream: bool) -> ReadOptions:
         poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs") or 0,
         offset_retries=given.number("fetchOffset.numRetries") or 0,
         offset_retry_ms=given.number("fetchOffset.retryIntervalMs") or 0,
+        offset_patience_ms=_patience_ms(given) if stream else 0,
         decode=(given.text("decode") or "").lower() or None,
+        registry=_registry(given),
         value_schema=given.text("valueSchema"),
+        value_subject=_value_subject(given, topics),
         dead_letters=given.text("deadLetters"),
         dead_letters_once=_is_exactly_once(given),
         transaction_timeout_ms=given.kafka.number("transaction.timeout.ms"),
@@ -197,6 +225,22 @@ def read_options(options: Mapping[str, str], *, stream: bool) -> ReadOptions:
         connection=given.connection,
         without_effect=(*idle, *given.kafka.without_effect),
     )
+
+
+def registered_subject(options: Mapping[str, str]) -> tuple[str, Registry, str]:
+    """Format, registry and subject of the columns of a query without a schema; SettingsRefused if it needs one."""
+    given = Given(options, READ, WRITE)
+    topics = _topics(given)
+    _check_decoding(given, topics)
+    subject = None if topics is None else _value_subject(given, topics)
+    if subject is None:
+        given.refuse(SUBJECT, "or valueSchema must be set to read several topics: their schemas may differ")
+    given.check()
+    form, registry = given.text("decode"), _registry(given)
+    assert form is not None, "asked for a query that decodes"
+    assert registry is not None, "checked"
+    assert subject is not None, "checked"
+    return form.lower(), registry, subject
 
 
 def _fetching(kafka: KafkaSettings) -> Fetching:
@@ -221,7 +265,8 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         given.refuse("kafka.enable.idempotence", "must be true with delivery=exactly-once")
     if exactly_once and not given.text("topic") and not given.text("controlTopic"):
         given.refuse("controlTopic", "must name a topic for control offsets when rows name the topics they go to")
-    for name, sentence in encoding_problems((given.text("encode") or "").lower() or None, given.text(URL)).items():
+    form = (given.text("encode") or "").lower() or None
+    for name, sentence in encoding_problems(form, given.values, exactly_once=exactly_once).items():
         given.refuse(name, sentence)
     idempotent = given.kafka.flag("enable.idempotence")
     if idempotent and given.kafka.given("enable.idempotence") and acks not in ("all", "-1"):
@@ -230,6 +275,7 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     assert given.connection is not None
     return WriteOptions(
         topic=given.text("topic"),
+        encoding=None if form is None else _encoding(given, form),
         exactly_once=exactly_once,
         sink_name=given.text("sinkName"),
         control_topic=given.text("controlTopic") or given.text("topic"),
@@ -244,6 +290,38 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         connection=given.connection,
         without_effect=given.kafka.without_effect,
     )
+
+
+def _patience_ms(given: Given) -> int:
+    return given.kafka.number("default.api.timeout.ms") * (1 + (given.number("fetchOffset.numRetries") or 0))
+
+
+def _registry(given: Given) -> Registry | None:
+    url = given.text(URL)
+    return None if url is None else Registry(url, given.text(USER_INFO) or "", given.text(CA) or "")
+
+
+def _encoding(given: Given, form: str) -> Encoding:
+    subject = given.text(SUBJECT) or subject_of(given.text("topic") or "")
+    registry = _registry(given)
+    assert registry is not None, "checked before"
+    return Encoding(form, registry, subject, given.number(SCHEMA_ID))
+
+
+def _value_subject(given: Given, topics: ConsumerStrategy) -> str | None:
+    """None if several topics are read."""
+    names = set()
+    match topics:
+        case Subscribe():
+            names = set(topics.topics)
+        case Assign():
+            names = {tp.topic for tp in topics.partitions}
+    return given.text(SUBJECT) or (subject_of(names.pop()) if len(names) == 1 else None)
+
+
+def subject_of(topic: str) -> str:
+    """The subject of a topic's values in a registry, by Confluent's default."""
+    return f"{topic}-value"
 
 
 def _topics(given: Given) -> ConsumerStrategy | None:
@@ -332,12 +410,13 @@ def _check_rates(given: Given) -> None:
 
 def _check_decoding(given: Given, topics: ConsumerStrategy | None) -> None:
     form = (given.text("decode") or "").lower() or None
-    for name, sentence in decoding_problems(form, given.text(URL)).items():
+    for name, sentence in decoding_problems(form, given.values).items():
         given.refuse(name, sentence)
+    flat = form is not None and not FORMATS[form].registry and "valueSchema" not in given.values
+    if flat and given.get("includeHeaders") is True:
+        given.refuse("includeHeaders", HEADERS_NEED)
     if form is None and "valueSchema" in given.values:
         given.refuse("valueSchema", "needs decode: without it values are bytes")
-    if form is not None and given.get("includeHeaders") is True and "valueSchema" not in given.values:
-        given.refuse("includeHeaders", "needs valueSchema with decode: rows of .schema(...) have fields of values only")
     dead = given.text("deadLetters")
     if dead is None:
         return

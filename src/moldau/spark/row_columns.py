@@ -1,12 +1,22 @@
 """Columns of the rows that a source returns: those of the record, with a binary or a decoded value. Imports no Arrow.
 
-Without `decode` they are the columns of Spark's Kafka source. With `decode` and `valueSchema` the column `value` is a
-struct of that schema. With `decode` and `.schema(...)` the rows have the fields of the value alone.
+Without `decode` they are the columns of Spark's Kafka source. With `decode` and `valueSchema`, or a schema from a
+registry, the column `value` is a struct. With `decode` and `.schema(...)` the rows have the fields of the value alone.
 """
 
 from collections.abc import Iterable
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 KEY, VALUE = "key", "value"
 BINARY = "binary"
@@ -31,6 +41,22 @@ def value_type(text: str) -> str:
     """Type of the column value from `valueSchema`, which is DDL, with or without `struct<>`."""
     plain = text.strip()
     return plain if plain.lower().startswith(STRUCT) else f"{STRUCT}{plain}>"
+
+
+def registered_record(fields: StructType, *, headers: bool) -> StructType:
+    """The record's columns with a struct of these fields, which may have metadata, as its value. No DDL has these."""
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    types: dict[str, DataType] = {
+        KEY: BinaryType(),
+        VALUE: fields,
+        "topic": StringType(),
+        "partition": IntegerType(),
+        "offset": LongType(),
+        "timestamp": TimestampType(),
+        "timestampType": IntegerType(),
+        **({"headers": ArrayType(header)} if headers else {}),
+    }
+    return StructType([StructField(name, kind) for name, kind in types.items()])
 
 
 def has_record_columns(schema: StructType, *, headers: bool) -> bool:

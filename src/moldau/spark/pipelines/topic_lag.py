@@ -101,7 +101,8 @@ def _behind(reader: OffsetReader, at: Mapping[TopicPartition, int]) -> list[int]
 def _impatient(options: ReadOptions) -> ReadOptions:
     """The options for a look; warnings about options are the query's own business."""
     timeout_ms = min(TIMEOUT_MS, options.connection.request_timeout_ms)
-    return replace(options, connection=replace(options.connection, request_timeout_ms=timeout_ms), without_effect=())
+    connection = replace(options.connection, request_timeout_ms=timeout_ms)
+    return replace(options, connection=connection, offset_patience_ms=0, without_effect=())
 
 
 def _source_options(reads: SourcePlan) -> ReadOptions | None:

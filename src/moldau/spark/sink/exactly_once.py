@@ -87,9 +87,10 @@ def _write(
 ) -> int:
     digest = _digest()
     group, tp = task.control.task_group(task.index), task.control.tp
+    encoder = options.encoder()
     try:
         for batch in batches:
-            rows = rows_of(batch, layout)
+            rows = rows_of(batch, layout, encoder)
             digest.add(rows, options.topic)
             output.write(rows)
         unwrap(producer.commit_offsets(group, {tp: TaskCommit(task.batch, digest.rows, str(digest)).offset()}))
@@ -109,9 +110,9 @@ def _read_again(
     batches: Iterator[Any], options: WriteOptions, layout: Layout, task: WriteTask, before: TaskCommit
 ) -> int:
     """The task has written this batch: check that it would write the same rows."""
-    digest = _digest()
+    digest, encoder = _digest(), options.encoder()
     for batch in batches:
-        digest.add(rows_of(batch, layout), options.topic)
+        digest.add(rows_of(batch, layout, encoder), options.topic)
     if (digest.rows, str(digest)) != (before.rows, before.digest):
         raise QueryFailed(
             f"task {task.index} of batch {task.batch} has written {before.rows} rows (digest {before.digest}) before, "

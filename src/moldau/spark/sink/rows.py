@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from moldau.client.direct.records import NO_HEADERS, Headers
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.sink.layout import Layout
+from moldau.spark.value_formats import ValueEncoder
 
 
 class Rows(NamedTuple):
@@ -21,11 +22,12 @@ class Rows(NamedTuple):
         return len(self.values)
 
 
-def rows_of(batch: Any, layout: Layout) -> Rows:
-    """Columns of an Arrow batch; raises QueryFailed for a null topic or header name."""
+def rows_of(batch: Any, layout: Layout, encoder: ValueEncoder | None = None) -> Rows:
+    """Columns of an Arrow batch; raises QueryFailed for a null topic or header name, or a value without encoding."""
+    values = batch.column(layout.value)
     return Rows(
         keys=_nothing(len(batch)) if layout.key is None else _bytes(batch.column(layout.key)),
-        values=_bytes(batch.column(layout.value)),
+        values=_bytes(values if encoder is None else encoder.encode(values)),
         headers=None if layout.headers is None else _headers(batch.column(layout.headers)),
         topics=None if layout.topic is None else _topics(batch.column(layout.topic)),
         partitions=None if layout.partition is None else _partitions(batch.column(layout.partition)),

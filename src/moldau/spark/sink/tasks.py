@@ -58,8 +58,9 @@ def write_at_least_once(batches: Iterator[Any], options: WriteOptions, layout: L
     ):
         unwrap(producer.start())
         output = RecordWriter(cluster, producer, options)
+        encoder = options.encoder()
         for batch in batches:
-            output.write(rows_of(batch, layout))
+            output.write(rows_of(batch, layout, encoder))
         output.flush()
         return output.rows
 

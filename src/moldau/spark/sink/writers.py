@@ -36,7 +36,7 @@ class BatchWriter(DataSourceArrowWriter):
         if options.exactly_once and not options.sink_name:
             raise SettingsRefused([SettingError("sinkName", NAMELESS)])
         self.options = options
-        self.layout = layout_of(schema, options.topic)
+        self.layout = layout_of(schema, options.topic, options.encoding.form if options.encoding else None)
         self.query = query
         self.batch = batch
 
@@ -56,7 +56,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: WriteOptions, schema: Any) -> None:
         self.options = options
-        self.layout = layout_of(schema, options.topic)
+        self.layout = layout_of(schema, options.topic, options.encoding.form if options.encoding else None)
 
     @plain_errors()
     def write(self, iterator: Iterator[Any]) -> Written:

@@ -8,8 +8,9 @@ from moldau.base.errors import WireError
 from moldau.base.ids import TopicPartition
 from moldau.base.settings import SettingsRefused
 from moldau.client.direct.failure import Failure
-from moldau.client.direct.metadata import Cluster, Topic
+from moldau.client.direct.metadata import Cluster, Topic, Topics
 from moldau.client.direct.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ListedOffsets, list_offsets
+from moldau.client.direct.retries import Retries
 from moldau.client.direct.watch import Watch
 from moldau.spark.cluster import QueryFailed, open_cluster, unwrap
 from moldau.spark.offsets import (
@@ -26,6 +27,7 @@ from moldau.spark.offsets import (
 from moldau.spark.options import ReadOptions
 
 logger = logging.getLogger("moldau.spark")
+AWAY = frozenset({WireError.NETWORK_EXCEPTION, WireError.REQUEST_TIMED_OUT})
 NOT_FOUND = -1  # offset: no record at or after the timestamp
 ENDINGS = {
     SpecificOffsets: "Offsets",
@@ -50,6 +52,7 @@ class OffsetReader:
         self._options = options
         self._cluster: Cluster | None = None
         self._watch: Watch | None = None
+        self._answered = False
         self._isolation = READ_COMMITTED if options.fetching.read_committed else READ_UNCOMMITTED
 
     @property
@@ -92,7 +95,7 @@ class OffsetReader:
                 )
 
     def _topics(self, names: Collection[str] | None, *, missing: bool) -> list[Topic]:
-        described = unwrap(self.cluster.describe(None if names is None else list(names)))
+        described = unwrap(self._described(None if names is None else list(names)))
         found = []
         for name, topic in described.items():
             if isinstance(topic, Topic):
@@ -102,6 +105,17 @@ class OffsetReader:
             elif names is not None and not missing:
                 raise QueryFailed(f"the topic {name} does not exist; create it, or correct the option that names it")
         return found
+
+    def _described(self, names: list[str] | None) -> Topics | Failure:
+        """Topics by name. A stream whose brokers have answered before waits for them: they may be restarted."""
+        retries = Retries(self._options.offset_patience_ms / 1000 if self._answered else 0)
+        while True:
+            found = self.cluster.describe(names)
+            if not isinstance(found, Failure):
+                self._answered = True
+                return found
+            if found.code not in AWAY or not retries.again():
+                return found
 
     # ── offsets ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -131,7 +145,13 @@ class OffsetReader:
         return found
 
     def _answers(self, times: Mapping[TopicPartition, int]) -> ListedOffsets:
-        return list_offsets(self.cluster, times, isolation=self._isolation, await_topics=False)
+        """As for topics, a stream is patient. One failed partition is enough to ask again."""
+        retries = Retries(self._options.offset_patience_ms / 1000 if self._answered else 0)
+        while True:
+            found = list_offsets(self.cluster, times, isolation=self._isolation, await_topics=False)
+            failed = [each for each in found.values() if isinstance(each, Failure)]
+            if not any(each.code in AWAY for each in failed) or not retries.again():
+                return found
 
     def resolve(
         self, limit: OffsetRangeLimit, partitions: Iterable[TopicPartition], which: str

@@ -1,4 +1,5 @@
-"""RecordDecoder: rows with the record's columns, in which the value is a struct. For `option("valueSchema", …)`.
+"""RecordDecoder: rows with the record's columns, in which the value is a struct. For `valueSchema`,
+and for schemas from a registry.
 
 A record without a value (a tombstone) is a row with null as its value.
 """
@@ -10,17 +11,17 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from moldau.spark.row_columns import VALUE
-from moldau.spark.value_formats import Rejected, ValueDecoder, value_decoder
+from moldau.spark.value_formats import Registry, Rejected, ValueDecoder, value_decoder
 
 
 class RecordDecoder:
     """Picklable, as the decoder of the values is."""
 
-    def __init__(self, form: str, schema: StructType) -> None:
+    def __init__(self, form: str, schema: StructType, registry: Registry | None = None) -> None:
         fields = schema[VALUE].dataType
         assert isinstance(fields, StructType), "checked with the schema"
         self._names = schema.names
-        self._values: ValueDecoder = value_decoder(form, fields)
+        self._values: ValueDecoder = value_decoder(form, fields, registry)
 
     def decode(self, batch: Any) -> tuple[Any, list[Rejected]]:
         """The rows of matching records, and the rejected records of the batch."""

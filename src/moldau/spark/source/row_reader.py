@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from moldau.spark.cluster import QueryFailed
-from moldau.spark.options import ReadOptions
+from moldau.spark.options import HEADERS_NEED, ReadOptions
 from moldau.spark.row_columns import has_record_columns, record_columns, spelled, unfilled
 from moldau.spark.source.plan import ReadTask
-from moldau.spark.value_formats import ValueDecoder, value_decoder
+from moldau.spark.value_formats import REGISTRY_FORMATS, ValueDecoder, value_decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,15 @@ def row_reader(options: ReadOptions, schema: StructType) -> RowReader:
             remedy = 'leave out .schema(...), or add option("decode", "json")'
             raise QueryFailed(f"without decode the columns are: {columns}; {remedy}")
         return RowReader(options, None)
-    if options.value_schema is None:
-        problem = unfilled(schema)
+    whole = has_record_columns(schema, headers=options.include_headers)
+    if options.value_schema is None and not (whole and options.decode in REGISTRY_FORMATS):
+        problem = unfilled(schema) or (f"includeHeaders {HEADERS_NEED}" if options.include_headers else None)
         if problem is not None:
             raise QueryFailed(problem)
-        return RowReader(options, value_decoder(options.decode, schema))
-    if not has_record_columns(schema, headers=options.include_headers):
+        return RowReader(options, value_decoder(options.decode, schema, options.registry))
+    if not whole:
         columns = record_columns(headers=options.include_headers, value="struct of valueSchema")
         raise QueryFailed(f"with valueSchema the columns are: {columns}; leave out .schema(...)")
     from moldau.spark.source.record_rows import RecordDecoder
 
-    return RowReader(options, RecordDecoder(options.decode, schema))
+    return RowReader(options, RecordDecoder(options.decode, schema, options.registry))
