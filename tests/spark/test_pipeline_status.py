@@ -142,6 +142,7 @@ def test_a_failed_pipeline_is_started_again(tmp_path: Path, broker: AnyBroker, p
     assert seen.read_text().split() == [str(running.pid)] * 3
     lines = pipelines.run("status", "orders").stdout.splitlines()
     assert lines[-1].startswith("orders: failed 2 times in a row")
+    assert pipeline_status(str(tmp_path / "data"), "orders").restarts == 2
     assert "stopped" in succeed(pipelines.run("stop", "orders"))
     said = running.communicate(timeout=PATIENCE_S)[1]
     assert running.returncode == 0, said

@@ -7,6 +7,7 @@ read: an old observation says something, too.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from moldau.spark.pipelines.progress import QueryProgress
 
@@ -73,6 +74,25 @@ def query_health(progress: QueryProgress, seen: Observation | None, now_ms: int)
     if not seen.lag and (progress.rows == 0 or now_ms - ended_ms > IDLE_MS):
         return Health(QueryState.IDLE, progress.rows_ms)
     return Health(QueryState.RUNNING)
+
+
+class CurrentNumbers(NamedTuple):
+    """Rates and lag as far as they hold now, and not only for the latest batch."""
+
+    rows_per_second: float | None
+    processed_per_second: float | None
+    lag: int | None
+
+
+def current_numbers(progress: QueryProgress, seen: Observation | None, state: QueryState | None) -> CurrentNumbers:
+    """`state` is None if the query does not run."""
+    lag = None if seen is None or state is None else seen.lag
+    if state not in (QueryState.RUNNING, QueryState.IDLE):
+        return CurrentNumbers(None, None, lag)
+    lag = progress.lag if lag is None else lag  # a source of another format
+    if state is QueryState.IDLE:
+        return CurrentNumbers(0.0, 0.0, lag)
+    return CurrentNumbers(progress.rows_per_second, progress.processed_per_second, lag)
 
 
 def worst(states: Iterable[QueryState]) -> QueryState | None:

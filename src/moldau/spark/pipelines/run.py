@@ -94,7 +94,13 @@ def run_pipeline(spec: PipelineSpec, listener: RunListener, restarts: Restarts |
         raise PipelineAlreadyRunning(spec.name)  # before the file is loaded: loading may have effects
     starting = PipelineStatus(spec.name, str(absolute(spec.file)), os.getpid(), spec.master, now_ms())
     if restarts is not None:
-        starting = replace(starting, failures=restarts.failures, last_failure=restarts.last_failure)
+        before = read_status(directory) if restarts.failures else None
+        starting = replace(
+            starting,
+            failures=restarts.failures,
+            restarts=0 if before is None else before.restarts + 1,
+            last_failure=restarts.last_failure,
+        )
     with StopSignals() as signals:
         try:
             main = load_main(spec.file, spec.arguments)

@@ -11,7 +11,15 @@ from typing import Any
 
 from moldau.spark.pipelines.directory import PipelineDirectory, is_locked
 from moldau.spark.pipelines.errors import PipelineDirectoryError
-from moldau.spark.pipelines.health import Health, Observation, QueryState, query_health, worst
+from moldau.spark.pipelines.health import (
+    CurrentNumbers,
+    Health,
+    Observation,
+    QueryState,
+    current_numbers,
+    query_health,
+    worst,
+)
 from moldau.spark.pipelines.progress import QueryProgress
 
 
@@ -34,6 +42,7 @@ class PipelineStatus:
     """State of a pipeline; the latest progress and observation of each query by its name.
 
     `failures` counts those in a row after which it was restarted; `last_failure` is the reason of the last one.
+    `restarts` are all since the pipeline was run.
     """
 
     name: str
@@ -47,6 +56,7 @@ class PipelineStatus:
     queries: Mapping[str, QueryProgress] = field(default_factory=dict)
     observations: Mapping[str, Observation] = field(default_factory=dict)
     failures: int = 0
+    restarts: int = 0
     last_failure: str = ""
     next_try_ms: int | None = None
 
@@ -59,6 +69,11 @@ class PipelineStatus:
         if self.state is not PipelineState.RUNNING:
             return {}
         return {name: query_health(each, self.observations.get(name), now_ms) for name, each in self.queries.items()}
+
+    def numbers(self, query: str, now_ms: int) -> CurrentNumbers:
+        """Rates and lag of a query."""
+        health = self.health(now_ms).get(query)
+        return current_numbers(self.queries[query], self.observations.get(query), health.state if health else None)
 
     def overall(self, now_ms: int) -> PipelineState | QueryState:
         """The state in one word: of a running pipeline, that of the query that is worst off."""

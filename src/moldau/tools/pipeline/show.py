@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from moldau.spark.pipelines.dry_run import DryRun
-    from moldau.spark.pipelines.health import Health, Observation
-    from moldau.spark.pipelines.progress import QueryProgress
+    from moldau.spark.pipelines.health import Health
     from moldau.spark.pipelines.status import PipelineStatus
 
 LIST_COLUMNS = ("NAME", "STATE", "STARTED", "MASTER", "PID", "QUERIES", "REASON")
@@ -154,25 +153,11 @@ def _status_rows(status: "PipelineStatus", now_ms: int) -> list[tuple[Any, ...]]
     rows = []
     for name, query in sorted(status.queries.items()):
         health = status.health(now_ms).get(name)
-        numbers = current_numbers(query, status.observations.get(name), health)
+        numbers = status.numbers(name, now_ms)
         state = status.state if health is None else health.state
         age = None if query.at_ms is None else show_age(query.at_ms, now_ms)
         rows.append((status.name, state, name, query.batch, *numbers, query.batch_ms, query.state_rows, age))
     return rows
-
-
-def current_numbers(
-    query: "QueryProgress", seen: "Observation | None", health: "Health | None"
-) -> tuple[float | None, float | None, int | None]:
-    """Input and processed rows per second, and lag, as far as they hold now and not only for the latest batch."""
-    from moldau.spark.pipelines.health import QueryState
-
-    state = None if health is None else health.state
-    lag = None if seen is None or state is None else seen.lag
-    if state not in (QueryState.RUNNING, QueryState.IDLE):
-        return None, None, lag
-    lag = query.lag if lag is None else lag  # a source of another format
-    return (0.0, 0.0, lag) if state is QueryState.IDLE else (query.rows_per_second, query.processed_per_second, lag)
 
 
 def show_age(at_ms: int, now_ms: int) -> str:
@@ -196,6 +181,7 @@ def _document(status: "PipelineStatus") -> dict[str, Any]:
         "started": show_time(status.started_ms),
         "ended": None if status.ended_ms is None else show_time(status.ended_ms),
         "failures": status.failures,
+        "restarts": status.restarts,
         "last_failure": status.last_failure or None,
         "next_try": None if status.next_try_ms is None else show_time(status.next_try_ms),
         "queries": {name: _query_document(status, name, now_ms) for name in status.queries},
@@ -204,7 +190,7 @@ def _document(status: "PipelineStatus") -> dict[str, Any]:
 
 def _query_document(status: "PipelineStatus", name: str, now_ms: int) -> dict[str, Any]:
     query, seen, health = status.queries[name], status.observations.get(name), status.health(now_ms).get(name)
-    rows_per_second, processed_per_second, lag = current_numbers(query, seen, health)
+    rows_per_second, processed_per_second, lag = status.numbers(name, now_ms)
     known = None if health is None else seen
     return {
         **asdict(query),

@@ -3,7 +3,7 @@
 from moldau.spark.pipelines.health import Observation
 from moldau.spark.pipelines.progress import QueryProgress
 from moldau.spark.pipelines.status import PipelineState, PipelineStatus
-from moldau.tools.pipeline.show import current_numbers, status_lines
+from moldau.tools.pipeline.show import status_lines
 
 NOW_MS = 1_700_000_000_000
 BATCH = QueryProgress(
@@ -16,7 +16,7 @@ def status(seen: Observation, state: PipelineState = PipelineState.RUNNING) -> P
 
 
 def numbers(seen: Observation, state: PipelineState = PipelineState.RUNNING) -> tuple[object, ...]:
-    return current_numbers(BATCH, seen, status(seen, state).health(NOW_MS).get("q"))
+    return status(seen, state).numbers("q", NOW_MS)
 
 
 def test_numbers_of_now() -> None:
