@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.brokers.processes import AnyBroker, broker_environment
+from support.brokers.processes import AnyBroker, broker_environment, free_port
 from support.clients.confluent import Record, read, write
 from support.spark.pipelines import Pipelines
 
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 WITHOUT_PYSPARK = "needs PySpark: pip install '.[spark]'"
-SETTINGS = {"spark.driver.memory": "1g", "spark.ui.enabled": False}
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": False,
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",  # for test_connect.py, and no JVM more
+}
 
 Send = Callable[..., None]
 Stored = Callable[..., list[Record]]
@@ -61,7 +65,11 @@ def spark(python_path: str, class_archive: "ClassArchive") -> Iterator[Any]:
     from moldau.spark import jvm, session
 
     os.environ["PYTHONPATH"] = python_path
-    started = session("tests", "local[2]", **SETTINGS, **{"spark.driver.extraJavaOptions": class_archive.dump_options})
+    more = {
+        "spark.driver.extraJavaOptions": class_archive.dump_options,
+        "spark.connect.grpc.binding.port": free_port(),
+    }
+    started = session("tests", "local[2]", **SETTINGS, **more)
     yield started
     started.stop()
     class_archive.finish(jvm._running[0])

@@ -7,6 +7,11 @@ LOCAL = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|local-cluster\[\d+
 STANDALONE = "spark://"
 DEFAULT_PORT = 7077
 CONNECT_S = 5.0
+REMOTE = "sc://"
+NO_REMOTE = (
+    "{master} is a Spark Connect server: connect with SparkSession.builder.remote(...), which needs pip install "
+    "'pyspark[connect]'. Its sessions have format('moldau') if the server has Moldau; moldau.spark.session starts Spark"
+)
 KINDS = "local[N], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT"
 
 
@@ -14,6 +19,8 @@ def master_error(master: str) -> str | None:
     """Error message with the remedy; None if the master looks usable."""
     if master == "yarn" or master.startswith("k8s://") or LOCAL.fullmatch(master):
         return None
+    if master.startswith(REMOTE):
+        return NO_REMOTE.format(master=master)
     if not master.startswith(STANDALONE):
         return f"{master!r} is not a Spark master. Use {KINDS}"
     reason = ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from moldau.spark.defaults import VARIABLE_OF, set_defaults
 from moldau.spark.java import Java, NoJava, find_java
 from moldau.spark.jvm import JvmFailed, java_options, started, uses_own_command
+from moldau.spark.masters import NO_REMOTE, REMOTE
 from moldau.spark.pack import PackFailed, pack_settings, use_name, worker_python
 from moldau.spark.source.plan import CORES
 from moldau.spark.versions import INSTALL, version_error
@@ -45,6 +46,8 @@ def session(name: str, master: str = "local[*]", **settings: object) -> "SparkSe
     Our own are `moldau.pack`, the archive of `moldau spark pack` for executors on a cluster, and the defaults of all
     queries: `moldau.bootstrap` (kafka.bootstrap.servers) and `moldau.start` (where streams start).
     """
+    if master.startswith(REMOTE):
+        raise SparkUnavailable(NO_REMOTE.format(master=master))
     wanted = chosen_settings(name, master, read_settings(settings))
     packed = _packed(wanted)
     defaults = _defaults(wanted)

@@ -28,6 +28,10 @@ NO_STREAM = (
     "delivery=exactly-once needs a streaming query: a repeated batch query cannot be told from a new one. Use "
     "writeStream or foreachBatch (in the thread in which Spark calls it), or delivery=at-least-once"
 )
+NO_CONNECT = (
+    "delivery=exactly-once is not possible in foreachBatch over Spark Connect, which does not tell the query. Use "
+    "writeStream.format('moldau'), a classic session, or delivery=at-least-once"
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Sink:
     def __call__(self, frame: Any, batch_id: int) -> None:
         options = dict(self.options)
         if self.parsed.exactly_once:
-            options |= {QUERY: _query(frame.sparkSession.sparkContext), BATCH: str(batch_id)}
+            options |= {QUERY: _query(_context(frame)), BATCH: str(batch_id)}
         frame.write.format("moldau").options(**options).mode("append").save()
 
 
@@ -51,6 +55,16 @@ def sink(options: Mapping[str, object] | None = None, /, **more: object) -> Sink
     if parsed.exactly_once and not parsed.sink_name:
         raise SettingsRefused([SettingError("sinkName", NAMELESS)])
     return Sink(given, parsed)
+
+
+def _context(frame: Any) -> Any:
+    """The SparkContext; raises QueryFailed over Spark Connect, whose sessions have none."""
+    from moldau.spark.cluster import QueryFailed
+
+    context = getattr(frame.sparkSession, "sparkContext", None)
+    if context is None:
+        raise QueryFailed(NO_CONNECT)
+    return context
 
 
 def _query(context: Any) -> str:
