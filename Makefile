@@ -84,7 +84,7 @@ storm: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/clients/test_storm.py -s --timeout 600
 
 spark-faults: setup
-	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/spark/test_faults.py -s --timeout 3600
+	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/spark/test_faults.py tests/spark/test_pipeline_status.py -s --timeout 3600
 
 spark: setup
 	@MOLDAU_FULL=1 $(BIN)/python -m pytest tests/spark --timeout 1800

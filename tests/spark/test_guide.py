@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,16 @@ import pytest
 
 from support.brokers.processes import AnyBroker, broker_environment
 from support.guides import blocks
+from support.spark.registry import SmallRegistry, small_registry
 
 GUIDE = "docs/spark.md"
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
 SLOW = ("moldau spark pack", "moldau pipeline")
+PAYMENT = {
+    "type": "record",
+    "name": "Payment",
+    "fields": [{"name": "id", "type": "long"}, {"name": "amount", "type": "double"}],
+}
 FULL = bool(os.environ.get("MOLDAU_FULL"))
 
 
@@ -27,14 +34,23 @@ def test_every_language_is_known() -> None:
     assert {block.language for block in blocks(GUIDE)} == {"python", "sh", "text"}
 
 
+@pytest.fixture
+def registry() -> Iterator[SmallRegistry]:
+    with small_registry() as found:
+        found.register("payments-value", PAYMENT)
+        yield found
+
+
 def test_snippets_do_what_the_guide_says(
-    spark: Any, broker: AnyBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, broker: AnyBroker, registry: SmallRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    places = {"http://localhost:8081": registry.url, "localhost:9092": broker.bootstrap}
+    places['"checkpoints/'] = f'"{tmp_path}/'
     names: dict[str, Any] = {"__name__": "guide"}
     ran = 0
     for block in blocks(GUIDE):
-        block = block.with_changes({"localhost:9092": broker.bootstrap, '"checkpoints/': f'"{tmp_path}/'})
+        block = block.with_changes(places)
         file = FILE_NAME.match(block.text)
         if block.language == "python" and file:
             block.compile()

@@ -3,12 +3,13 @@
 import json
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from support.brokers.processes import AnyBroker, CreateTopic
+from support.brokers.processes import AnyBroker, BrokerProcess, CreateTopic
 from support.clients.raw import RawClient
 
 pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
@@ -21,6 +22,8 @@ from moldau.client.direct.metadata import Cluster
 from moldau.client.direct.offsets import committed
 from moldau.spark.cluster import QueryFailed
 from moldau.spark.datasource import MoldauDataSource
+from moldau.spark.options import read_options
+from moldau.spark.source.offset_reader import OffsetReader
 from moldau.spark.source.stream import StreamReader
 
 Send = Callable[..., None]
@@ -286,3 +289,25 @@ def test_a_checkpoint_of_another_topic(broker: AnyBroker, produce: Send, create_
     more = query.restarted(broker.bootstrap, subscribe=f"{orders},{payments}")
     produce(payments, numbers(2))
     assert more.batch() == [2]
+
+
+def test_a_stream_waits_for_a_broker_that_has_answered(own_broker: BrokerProcess) -> None:
+    """A request fails after half a second; a batch query, and a stream that has not begun, fail with it."""
+    with RawClient(own_broker.bootstrap) as client:
+        client.create_topic("orders", 1)
+    where = {"kafka.bootstrap.servers": own_broker.bootstrap, "kafka.request.timeout.ms": "500", "subscribe": "orders"}
+    stream, batch = (OffsetReader(read_options(where, stream=each)) for each in (True, False))
+    found = [reader.partitions() for reader in (stream, batch)]
+    own_broker.kill()
+    with pytest.raises(QueryFailed, match=own_broker.bootstrap):
+        batch.latest(found[1].partitions)
+    with pytest.raises(QueryFailed, match=own_broker.bootstrap):
+        OffsetReader(read_options(where, stream=True)).partitions()
+    with ThreadPoolExecutor(2) as threads:
+        waiting = [threads.submit(stream.latest, found[0].partitions)]
+        own_broker.start()
+        waiting.append(threads.submit(batch.latest, found[1].partitions))
+        tp = TopicPartition("orders", 0)
+        assert [each.result(timeout=120) for each in waiting] == [{tp: 0}, {tp: 0}]
+    stream.close()
+    batch.close()
