@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from moldau.spark.defaults import VARIABLE_OF, set_defaults
 from moldau.spark.java import Java, NoJava, find_java
 from moldau.spark.jvm import JvmFailed, java_options, started, uses_own_command
+from moldau.spark.lost_jvm import report_once
 from moldau.spark.masters import NO_REMOTE, REMOTE
 from moldau.spark.pack import PackFailed, pack_settings, use_name, worker_python
 from moldau.spark.source.plan import CORES
@@ -192,6 +193,7 @@ def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession"
     spark.sparkContext.environment[CORES] = str(spark.sparkContext.defaultParallelism)
     spark.dataSource.register(MoldauDataSource)
     refuse_update_mode()
+    report_once()
     _report_to_groups(spark)
     return spark
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from moldau.spark.lost_jvm import handled_by
+
 
 @contextmanager
 def redirect_child_stderr(file: Path) -> Iterator[None]:
@@ -36,19 +38,13 @@ def write_stack_trace(file: Path, title: str, error: BaseException | str) -> Non
 
 @contextmanager
 def redirect_py4j_errors(file: Path) -> Iterator[None]:
-    """Write what py4j logs about a lost JVM to the file: it logs a traceback for each call, to the root logger."""
+    """Write what py4j logs about a lost JVM to the file."""
 
     def keep(record: logging.LogRecord) -> bool:
-        if Path(record.pathname).parent.name != "py4j":
-            return True
         write_stack_trace(
             file, record.getMessage(), record.exc_info[1] if record.exc_info and record.exc_info[1] else ""
         )
         return False
 
-    root = logging.getLogger()
-    root.addFilter(keep)
-    try:
+    with handled_by(keep):
         yield
-    finally:
-        root.removeFilter(keep)

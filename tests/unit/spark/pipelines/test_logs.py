@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from moldau.spark import lost_jvm
 from moldau.spark.pipelines.logs import redirect_py4j_errors
 
 
@@ -12,7 +13,10 @@ def record(pathname: str, error: Exception) -> logging.LogRecord:
     return logging.LogRecord("root", logging.ERROR, pathname, 1, "lost", (), (type(error), error, None))
 
 
-def test_py4j_errors_are_kept_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_py4j_errors_are_kept_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lost_jvm, "_handlers", [])  # of the session of other tests
     log = tmp_path / "log"
     root = logging.getLogger()
     with redirect_py4j_errors(log):
