@@ -10,15 +10,17 @@ pytest.importorskip("pyspark", reason="needs pip install '.[spark]'")
 
 from pyspark.sql import types
 
+from moldau.base.settings import SettingsRefused
 from moldau.client.direct.arrow import SCHEMA_WITH_HEADERS
 from moldau.spark.cluster import QueryFailed
-from moldau.spark.options import read_options
-from moldau.spark.row_columns import record_columns, value_type
+from moldau.spark.options import read_options, registered_subject
+from moldau.spark.row_columns import record_columns, registered_record, spelled, value_type
 from moldau.spark.source.record_rows import RecordDecoder
 from moldau.spark.source.row_reader import RowReader, row_reader
 from moldau.spark.value_formats import Rejected
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "orders", "decode": "json"}
+REGISTRY = {"decode": "avro", "schema.registry.url": "http://localhost:1"}
 BINARY, STRING, INT, LONG = types.BinaryType(), types.StringType(), types.IntegerType(), types.LongType()
 FIELDS = types.StructType([types.StructField("id", LONG, nullable=False), types.StructField("offset", STRING)])
 HEADER = types.StructType([types.StructField("key", STRING), types.StructField("value", BINARY)])
@@ -111,3 +113,23 @@ def test_columns_as_spark_parses_them() -> None:
     assert record_columns(headers=False, value=value_type("id bigint")).startswith(
         "key binary, value struct<id bigint>, topic string, partition int, offset bigint, timestamp timestamp"
     )
+
+
+@pytest.mark.parametrize("headers", [True, False])
+def test_columns_of_a_registry_are_those_of_records(headers: bool) -> None:
+    found = registered_record(FIELDS, headers=headers)
+    ddl = record_columns(headers=headers, value=FIELDS.simpleString())
+    assert spelled((each.name, each.dataType.simpleString()) for each in found) == ddl.replace(" ", "")
+    assert reader(found, **REGISTRY, includeHeaders=str(headers)).decoder is not None
+
+
+def test_fields_of_a_registry_alone() -> None:
+    assert reader(columns(id=LONG), **REGISTRY).decoder is not None
+    with pytest.raises(QueryFailed, match="includeHeaders needs valueSchema with decode"):
+        reader(columns(id=LONG), **REGISTRY, includeHeaders="true")
+    with pytest.raises(SettingsRefused, match="valueSubject or valueSchema must be set to read several topics"):
+        registered_subject({**OPTIONS, **REGISTRY, "subscribe": "orders,notes"})
+    given = {**OPTIONS, **REGISTRY, "schema.registry.basic.auth.user.info": "me:secret"}
+    form, registry, subject = registered_subject(given)
+    assert (form, registry.user_info, subject) == ("avro", "me:secret", "orders-value")
+    assert registered_subject({**given, "valueSubject": "mine"})[2] == "mine"
