@@ -14,7 +14,6 @@ import typer
 from moldau.base.ids import TopicPartition
 from moldau.base.times import read_moment
 from moldau.client.admin.clients import Admin
-from moldau.client.admin.group_offsets import read_offsets
 from moldau.client.admin.positions import LARGEST, Bounds, Kind, LogPosition, start_offset, stop_offset
 from moldau.client.admin.scope import Scope
 from moldau.client.admin.target import REQUEST_TIMEOUT_S, Target
@@ -196,6 +195,8 @@ def plan(
     target: Target, topic: str, wanted: Sequence[int], start: LogPosition, stop: LogPosition | None, follow: bool
 ) -> dict[int, Span]:
     """The offsets of the positions, for each partition."""
+    from moldau.client.admin.group_offsets import read_offsets  # here, because it loads messages of the protocol
+
     admin = Admin(target)
     chosen = existing_partitions(admin, Scope(topic, tuple(wanted) or None))
     begins, ends = read_offsets(admin, chosen, "earliest"), read_offsets(admin, chosen, "latest")

@@ -3,6 +3,7 @@
 A record counts as consumed when it has been printed, so one that is cut off by a crash is printed again by the next.
 """
 
+import contextlib
 import sys
 import threading
 import time
@@ -132,9 +133,8 @@ def _leave(consumer: Consumer[Any, Any], group: str) -> None:
 
 def _commit_and_close(consumer: Consumer[Any, Any]) -> None:
     try:
-        consumer.commit()
-    except Closed:
-        pass  # it has failed, and the command says why
+        with contextlib.suppress(Closed):  # it has failed, and the command says why
+            consumer.commit()
     except ClientError as error:
         note(f"Warning: the last printed records could not be committed: {of_client(error, '')}")
     consumer.close()
