@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from moldau.base.properties import MalformedProperties, read_properties
+from moldau.client.arguments import check_properties
 from moldau.client.errors import InvalidUse, client_error
 from moldau.client.java_properties import translate
 
@@ -67,6 +68,7 @@ class ClientSettings:
 
 def read_settings(bootstrap: str | None, properties: Properties) -> ClientSettings:
     """Find the cluster; the environment counts only where the caller names none."""
+    check_properties(properties)
     if bootstrap is None and properties is None and (name := os.environ.get(PROFILE_VARIABLE)):
         found = read_profile(name)
     elif properties is None:
@@ -78,6 +80,8 @@ def read_settings(bootstrap: str | None, properties: Properties) -> ClientSettin
     named = found.pop(BOOTSTRAP_PROPERTY, None)
     if bootstrap is None:
         bootstrap = str(named) if named else os.environ.get(BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP)
+    if not isinstance(bootstrap, str):
+        raise InvalidUse(f'bootstrap={bootstrap!r}: give addresses as one text, such as "localhost:9092,other:9092"')
     if not bootstrap.strip(" ,"):
         raise InvalidUse("no broker address given: bootstrap is empty")
     return ClientSettings(bootstrap, found)

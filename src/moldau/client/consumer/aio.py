@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from moldau.base.ids import Offset, TopicPartition
+from moldau.client.arguments import check_seconds
 from moldau.client.consumer.batches import Gathering, check_batch
 from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.consumer import BATCH, FILL_S, ROWS, Committable, Consumer
@@ -161,6 +162,7 @@ class AsyncConsumer(Generic[K, V]):
     async def poll_batch(self, n: int = BATCH, timeout: float | None = None) -> Sequence[Message[K, V]]:  # noqa: ASYNC109
         """Up to `n` messages, as soon as there are some; none when the time is over, or after `wakeup`."""
         check_batch(n)
+        check_seconds("timeout", timeout)
         engine = self._begin()
         engine.finish()
         found = await self._take(n, timeout) or []
@@ -170,6 +172,7 @@ class AsyncConsumer(Generic[K, V]):
     async def batches(self, n: int = BATCH, wait: float = FILL_S) -> AsyncIterator[Sequence[Message[K, V]]]:
         """Batches of up to `n` messages, until `wakeup`. A batch is done when the next one is asked for."""
         check_batch(n)
+        check_seconds("wait", wait)
         engine = self._begin()
         engine.finish()
         try:

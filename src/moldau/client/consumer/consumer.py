@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias
 
 from moldau.base.ids import Offset, TopicPartition
+from moldau.client.arguments import check_number, check_seconds, partition_of, partitions_of
 from moldau.client.consumer.batches import check_batch
 from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.engine import ConsumerEngine
@@ -90,7 +91,11 @@ class Consumer(Generic[K, V]):
         properties: Properties = None,
         on_stats: Any = None,
     ) -> None:
+        if retry is not None and not isinstance(retry, Retry):
+            raise InvalidUse(f"retry={retry!r}: give a Retry(…)")
         retry_topic = () if retry is None or retry.topic is None else (retry.topic,)
+        if retry is not None and retry.topic in topics:
+            raise InvalidUse(f"{retry.topic} cannot be both: a topic that is read, and that of its retries")
         self._set_up(
             read_options(
                 bootstrap,
@@ -140,6 +145,7 @@ class Consumer(Generic[K, V]):
     def poll_batch(self, n: int = BATCH, timeout: float | None = None) -> Sequence[Message[K, V]]:
         """Up to `n` messages, as soon as there are some; none when the time is over, or after `wakeup`."""
         check_batch(n)
+        check_seconds("timeout", timeout)
         engine = self._begin()
         engine.finish()
         found = engine.take(n, timeout)
@@ -152,6 +158,7 @@ class Consumer(Generic[K, V]):
         One with fewer messages comes when no more arrived within `wait` seconds.
         """
         check_batch(n)
+        check_seconds("wait", wait)
         yield from self._begin().batches(n, wait)
 
     def transactions(self, target: object, n: int = BATCH, wait: float = FILL_S) -> "Transactions[K, V]":
@@ -225,8 +232,7 @@ class Consumer(Generic[K, V]):
 
     def tail(self, n: int = 0) -> "Consumer[K, V]":
         """A consumer without a group that reads the last `n` messages of each partition, and then those that come."""
-        if n < 0:
-            raise InvalidUse("tail takes a number of messages")
+        check_number("n", n, 0)
         tail: Consumer[K, V] = Consumer.__new__(type(self))
         tail._set_up(without_group(self.engine.options, n), RunOptions())
         self._tails.add(tail)
@@ -251,9 +257,9 @@ class Consumer(Generic[K, V]):
                 self.engine.finish()
             self.engine.commit(None, wait)
         elif isinstance(what, Mapping):
-            self.engine.commit({TopicPartition(*tp): _with(each, metadata) for tp, each in what.items()}, wait)
+            self.engine.commit({partition_of(tp): _with(each, metadata) for tp, each in what.items()}, wait)
         else:
-            messages = [what] if isinstance(what, Message) else list(what)
+            messages = _messages(what)
             ends: dict[TopicPartition, Offset] = {}
             for message in messages:
                 ends[message.topic_partition] = max(message.offset + 1, ends.get(message.topic_partition, 0))
@@ -282,17 +288,20 @@ class Consumer(Generic[K, V]):
 
     def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, Offset | None]) -> None:
         """Read these partitions and no others: from given offsets, else from the committed ones, else from `start`."""
-        given = partitions if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
-        self.engine.assign({TopicPartition(*tp): offset for tp, offset in given.items()})
+        if isinstance(partitions, Mapping):
+            given = {partition_of(tp): None if offset is None else _offset(offset) for tp, offset in partitions.items()}
+        else:
+            given = dict.fromkeys(partitions_of(partitions))
+        self.engine.assign(given)
 
     def seek(self, partition: TopicPartition | Mapping[TopicPartition, Offset], offset: Offset | None = None) -> None:
         """Go on at an offset of a partition, or at those of several."""
         if isinstance(partition, Mapping):
-            self._positions.seek({TopicPartition(*tp): each for tp, each in partition.items()})
+            self._positions.seek({partition_of(tp): _offset(each) for tp, each in partition.items()})
         elif offset is None:
             raise InvalidUse("seek needs an offset; see seek_to_beginning and seek_to_end")
         else:
-            self._positions.seek({TopicPartition(*partition): offset})
+            self._positions.seek({partition_of(partition): _offset(offset)})
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         self._positions.seek_to_beginning(partitions)
@@ -306,10 +315,10 @@ class Consumer(Generic[K, V]):
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Get no messages of these partitions, or of all, until they are resumed or assigned anew."""
-        self.engine.pause([TopicPartition(*each) for each in partitions] or self.assignment())
+        self.engine.pause(partitions_of(partitions) or self.assignment())
 
     def resume(self, *partitions: TopicPartition) -> None:
-        self.engine.resume([TopicPartition(*each) for each in partitions] or self.paused())
+        self.engine.resume(partitions_of(partitions) or self.paused())
 
     def paused(self) -> set[TopicPartition]:
         return self.engine.paused()
@@ -363,4 +372,17 @@ def without_group(options: ConsumerOptions, tail: int) -> ConsumerOptions:
 def _with(offset: OffsetAndMetadata | Offset, metadata: str) -> OffsetAndMetadata:
     if isinstance(offset, OffsetAndMetadata):
         return offset
-    return OffsetAndMetadata(offset, metadata)
+    return OffsetAndMetadata(_offset(offset), metadata)
+
+
+def _offset(value: Offset) -> Offset:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidUse(f"{value!r} is no offset: give a number; see also seek_to_beginning and seek_to_end")
+    return value
+
+
+def _messages(what: Any) -> list[Message[Any, Any]]:
+    found: list[Any] = list(what) if isinstance(what, Iterable) else [what]
+    if not all(isinstance(each, Message) for each in found):
+        raise InvalidUse(f"{what!r} cannot be committed: give a message, messages, or offsets by partition")
+    return found

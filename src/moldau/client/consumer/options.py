@@ -6,6 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from moldau.client.arguments import (
+    check_callable,
+    check_interceptors,
+    check_methods,
+    check_number,
+    check_seconds,
+    check_text,
+)
 from moldau.client.consumer.rebalances import RebalanceListener
 from moldau.client.errors import InvalidUse
 from moldau.client.interceptors import ConsumerInterceptor
@@ -109,8 +117,15 @@ def read_options(
     _check_choice("commit", commit, ("auto", "manual"))
     if group is None and delivery != "at-least-once":
         raise InvalidUse(f"delivery={delivery!r} needs a group: without one nothing is committed")
-    if buffer_messages < 1 or buffer_bytes < 1 or commit_interval <= 0:
-        raise InvalidUse("buffer_messages, buffer_bytes and commit_interval must be positive")
+    check_number("buffer_messages", buffer_messages, 1)
+    check_number("buffer_bytes", buffer_bytes, 1)
+    check_seconds("commit_interval", commit_interval, positive=True)
+    for name, text in (("group", group), ("instance_id", instance_id), ("client_id", client_id)):
+        check_text(name, text)
+    check_callable("on_stats", on_stats)
+    check_interceptors(interceptors, ConsumerInterceptor)
+    if listener is not None:
+        check_methods("listener", listener, RebalanceListener)
     settings = read_settings(bootstrap, properties)
     given = {
         "group.id": group if group is not None else settings.properties.get("group.id"),

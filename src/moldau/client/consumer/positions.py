@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Iterable, Mapping
 
 from moldau.base.ids import Offset, TopicPartition
+from moldau.client.arguments import partitions_of
 from moldau.client.consumer.commits import OffsetAndMetadata
 from moldau.client.consumer.engine import ConsumerEngine
 from moldau.client.consumer.queries import Queries
@@ -66,9 +67,11 @@ class Positions:
         self._engine.seek({tp: END if offset is None else offset for tp, offset in found.items()})
 
     def _chosen(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        return [TopicPartition(*each) for each in partitions] or sorted(self._engine.assignment())
+        return partitions_of(partitions) or sorted(self._engine.assignment())
 
 
 def milliseconds(when: datetime.datetime | int) -> int:
     """Since the Unix epoch. A time without a zone is local, as everywhere in Python."""
+    if not isinstance(when, int | datetime.datetime):
+        raise InvalidUse(f"{when!r} is no time: give a datetime, or milliseconds since 1970")
     return when if isinstance(when, int) else (when.astimezone(datetime.UTC) - EPOCH) // MILLISECOND

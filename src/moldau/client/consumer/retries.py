@@ -6,6 +6,7 @@ import traceback
 from typing import Any, NamedTuple, TypeAlias
 
 from moldau.base.ids import Millis
+from moldau.client.arguments import check_number, check_seconds, check_text
 from moldau.client.dead_letters import (
     ATTEMPT,
     DUE,
@@ -36,6 +37,8 @@ class Backoff:
     most: float = 30.0
 
     def __post_init__(self) -> None:
+        for name in ("first", "factor", "most"):
+            check_seconds(name, getattr(self, name))
         if not (0 <= self.first <= self.most < math.inf and 1 <= self.factor < math.inf):
             raise InvalidUse(f"{self}: needs 0 <= first <= most, and a factor of 1 or more")
 
@@ -68,10 +71,11 @@ class Retry:
     retry_on: tuple[type[Exception], ...] | type[Exception] = (Exception,)
 
     def __post_init__(self) -> None:
-        if self.times < 0:
-            raise InvalidUse(f"Retry(times={self.times}): give 0 or more")
-        if "" in (self.topic, self.dead):
-            raise InvalidUse("the name of a topic for retries or dead letters cannot be empty")
+        check_number("times", self.times, 0)
+        check_text("topic", self.topic)
+        check_text("dead", self.dead)
+        if not isinstance(self.backoff, Backoff):
+            raise InvalidUse(f"backoff={self.backoff!r}: give a Backoff(…)")
         if self.topic is not None and self.keep_order:
             raise InvalidUse("a retry topic does not keep order: leave out topic to try again in place, or keep_order")
         if self.topic is not None and self.topic == self.dead:

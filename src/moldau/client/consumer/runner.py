@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from moldau.base.ids import Millis
+from moldau.client.arguments import check_number
 from moldau.client.consumer.dispatcher import Dispatcher, Wait
 from moldau.client.consumer.engine import ConsumerEngine
 from moldau.client.consumer.interrupts import deferred_interrupt
@@ -42,8 +43,7 @@ class RunOptions:
 
     def check(self, options: ConsumerOptions) -> None:
         """Raise `InvalidUse` for what makes no sense together."""
-        if self.concurrency < 1:
-            raise InvalidUse(f"concurrency={self.concurrency}: give 1 or more")
+        check_number("concurrency", self.concurrency, 1)
         if self.order not in ("partition", "key"):
             raise InvalidUse(f"order={self.order!r} is not known; it is one of partition, key")
         retry = self.retry

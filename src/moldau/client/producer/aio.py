@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from moldau.base.ids import Offset, TopicPartition
+from moldau.client.arguments import check_callable
 from moldau.client.errors import BufferFull, ClientError, Closed, DeliveryFailed, KafkaFailure, TimedOut
 from moldau.client.producer.base import FOREVER, SERVE_EVERY, K, ProducerBase, V
 from moldau.client.producer.delivery import AsyncDelivery, AsyncDeliveryBatch
@@ -68,6 +69,7 @@ class AsyncProducer(ProducerBase[K, V]):
         self._bind()
         delivery = AsyncDelivery(topic, self._reports)
         if on_delivery is not None:
+            check_callable("on_delivery", on_delivery)
             delivery._listeners = [on_delivery]
         if self._records.partitioner is not None and partition is None and self._counts.fresh(topic) is None:
             await in_thread(self._counts.get, topic, self._max_block)

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from moldau.client.arguments import check_callable, check_interceptors
 from moldau.client.errors import BufferFull, ClientError, Closed, InvalidUse, KafkaFailure, client_error
 from moldau.client.interceptors import ProducerInterceptor
 from moldau.client.producer.failures import Connection
@@ -60,6 +61,9 @@ class ProducerBase(Generic[K, V]):
         properties: Properties = None,
         on_stats: OnStats | None = None,
     ) -> None:
+        check_interceptors(interceptors, ProducerInterceptor)
+        if not isinstance(partitioner, str):
+            check_callable("partitioner", partitioner)
         settings = read_settings(bootstrap, properties)
         found = configuration(
             settings,

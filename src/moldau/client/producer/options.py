@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from moldau.client.arguments import check_callable, check_number, check_seconds, check_text
 from moldau.client.errors import InvalidUse
 from moldau.client.producer.partitioners import DEFAULT
 from moldau.client.settings import ClientSettings
@@ -48,6 +49,13 @@ def configuration(
     on_stats: OnStats | None,
 ) -> dict[str, object]:
     """librdkafka's configuration of a producer."""
+    check_text("transactional_id", transactional_id)
+    check_text("client_id", client_id)
+    check_callable("on_stats", on_stats)
+    for name, bound in (("buffer_messages", buffer_messages), ("buffer_bytes", buffer_bytes)):
+        if bound is not None:
+            check_number(name, bound, 1)
+    check_seconds("delivery_timeout", delivery_timeout, positive=True)  # librdkafka takes 0 for ever
     given: dict[str, object | None] = {
         "transactional.id": transactional_id,
         "partitioner": partitioner,
@@ -89,16 +97,14 @@ def read_max_block(argument: float | None, properties: Mapping[str, object]) -> 
         except ValueError:
             raise InvalidUse(f"{MAX_BLOCK_PROPERTY} must be a number of milliseconds") from None
     found = MAX_BLOCK_S if argument is None else argument
-    if found < 0:
-        raise InvalidUse("max_block must be 0 or more seconds")
+    check_seconds("max_block", found)
     return found
 
 
 def _milliseconds(name: str, seconds: float | None) -> float | int | None:
     if seconds is None:
         return None
-    if seconds < 0:
-        raise InvalidUse(f"{name} must be 0 or more seconds")
+    check_seconds(name, seconds)
     found = seconds * 1000
     return found if name == "linger" else round(found)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from moldau.client.arguments import check_callable, check_seconds
 from moldau.client.errors import BufferFull, Closed, DeliveryFailed, TimedOut
 from moldau.client.producer.base import FOREVER, SERVE_EVERY, K, ProducerBase, V
 from moldau.client.producer.delivery import Delivery, DeliveryBatch
@@ -59,6 +60,7 @@ class Producer(ProducerBase[K, V]):
         """
         delivery = Delivery(topic, self._reports)
         if on_delivery is not None:
+            check_callable("on_delivery", on_delivery)
             delivery._listeners = [on_delivery]
         raw: Any = value
         raw_key: Any = key
@@ -168,6 +170,7 @@ class Producer(ProducerBase[K, V]):
 
         Raises `DeliveryFailed` for failures that nobody looked at, and `TimedOut`.
         """
+        check_seconds("timeout", timeout)
         if self._closed:
             raise Closed("the producer is closed")
         left = self._reports.flush(time.monotonic() + (FOREVER if timeout is None else timeout))
@@ -180,6 +183,7 @@ class Producer(ProducerBase[K, V]):
 
         Raises `DeliveryFailed` for failures that nobody looked at. An open transaction is aborted.
         """
+        check_seconds("timeout", timeout)
         if self._closed:
             return
         self._disable("the producer is closed")

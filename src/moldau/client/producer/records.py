@@ -151,6 +151,9 @@ class Intercepted:
         self._reports.call_later(self._tell, self._record, error)
 
 
+MOST_MS = 2**63 - 1
+
+
 def _serialize(serializer: Serializer[Any], obj: object, context: SerializerContext) -> bytes | None:
     try:
         found = serializer(obj, context)
@@ -167,6 +170,9 @@ def _serialize(serializer: Serializer[Any], obj: object, context: SerializerCont
 
 def listed(values: Iterable[Any], keys: Iterable[Any] | None) -> tuple[list[Any], list[Any]]:
     """Values and keys of several records."""
+    for name, given in (("values", values), ("keys", keys)):
+        if given is not None and (isinstance(given, str | bytes) or not isinstance(given, Iterable)):
+            raise InvalidUse(f"{name}={given!r}: give a list of them")
     listed_values = list(values)
     listed_keys = [None] * len(listed_values) if keys is None else list(keys)
     if len(listed_values) != len(listed_keys):
@@ -192,7 +198,12 @@ def utf8(text: str, topic: str) -> bytes:
 def read_headers(headers: GivenHeaders | None, props: Mapping[str, str] | None) -> Headers:
     """Headers and props as one list; text is written in UTF-8."""
     found: Headers = []
-    pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
+    if props is not None and not isinstance(props, Mapping):
+        raise InvalidUse(f"props={props!r}: give a mapping of names to texts")
+    try:
+        pairs = [(name, value) for name, value in (headers.items() if isinstance(headers, Mapping) else headers or ())]
+    except (TypeError, ValueError):
+        raise InvalidUse(f"headers={headers!r}: give a mapping, or a list of pairs of a name and a value") from None
     for name, value in [*pairs, *(props or {}).items()]:
         if not isinstance(name, str):
             raise InvalidUse(f"the name of a header must be text, not {type(name).__name__}")
@@ -213,6 +224,8 @@ def read_timestamp(timestamp: Timestamp | None) -> int | None:
         if timestamp.tzinfo is None:
             raise InvalidUse("a timestamp must have a time zone; datetime.now(UTC) has one")
         timestamp = round(timestamp.timestamp() * 1000)
+    if not isinstance(timestamp, int) or timestamp > MOST_MS:
+        raise InvalidUse(f"timestamp={timestamp!r}: give a datetime, or whole ms since 1970")
     if timestamp <= 0:  # librdkafka takes 0 for now
         raise InvalidUse(f"a timestamp must be after 1970, in ms, not {timestamp}")
     return timestamp

@@ -46,6 +46,8 @@ class Encrypted(Generic[V]):
         topic: str | None = None,
         accept_plaintext: bool = False,
     ) -> None:
+        if not all(callable(getattr(keys, method, None)) for method in ("current", "get")):
+            raise InvalidUse("keys: give Keys(…), a KeyDirectory, or an object with current() and get(key_id)")
         self._serialize = serializer_for(kind)  # type: ignore[arg-type]  # a function fits one direction only
         self._deserialize = deserializer_for(kind)  # type: ignore[arg-type]
         self._keys = keys

@@ -103,6 +103,8 @@ class KeyDirectory:
 
 
 def checked(key_id: str, key: bytes) -> bytes:
+    if not isinstance(key, bytes):
+        raise InvalidUse(f"key {key_id!r} is {type(key).__name__}; give bytes")
     if len(key) != KEY_BYTES:
         raise InvalidUse(f"key {key_id!r} has {len(key)} bytes; AES-256 needs {KEY_BYTES}")
     return key
