@@ -4,10 +4,14 @@ from typing import TypeVar
 
 from moldau.client.direct.failure import Failure
 from moldau.client.direct.metadata import Cluster
+from moldau.client.direct.pool import ConnectionPool
 from moldau.client.direct.retries import Backoff
 from moldau.spark.connection import Connection
+from moldau.spark.workers import is_worker
 
 Result = TypeVar("Result")
+
+_POOL = ConnectionPool()  # of a Python worker: Spark runs its tasks one after the other, each with a client of its own
 
 
 class QueryFailed(Exception):
@@ -24,6 +28,7 @@ def open_cluster(connection: Connection, *, timeout_ms: int | None = None) -> Cl
         timeout_s=(connection.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000,
         connect_timeout_s=connection.connect_timeout_ms / 1000,
         backoff=Backoff(connection.retry_ms / 1000, connection.retry_max_ms / 1000),
+        pool=_POOL if is_worker() else None,
     )
 
 

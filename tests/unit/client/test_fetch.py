@@ -45,6 +45,9 @@ class World:
     def dedicated_connection(self, node_id: int) -> "Wire":
         return Wire(self, node_id)
 
+    def release(self, connection: "Wire") -> None:
+        connection.close()
+
 
 class Wire:
     stale = False

@@ -71,6 +71,9 @@ class World:
             raise ConnectionLost("refused")
         return Wire(self, node_id)
 
+    def release(self, connection: "Wire") -> None:
+        connection.close()
+
     def append(self, node_id: int, partition: int, data: bytes) -> int:
         """What the leader answers; a sequence that is known is written once."""
         number = int(data)

@@ -108,10 +108,16 @@ class Connection:
         return self.broken or (self._expires is not None and time.monotonic() > self._expires)
 
     @property
+    def idle(self) -> bool:
+        """Usable, and waits for no response. A socket that can be read then was closed by the broker."""
+        return not self.stale and not self._sent and not self._readable()
+
+    @property
     def has_response(self) -> bool:
         """Tell whether response bytes are ready to be read."""
-        if self.broken or not self._sent:
-            return False
+        return not self.broken and bool(self._sent) and self._readable()
+
+    def _readable(self) -> bool:
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
         waiting = select.poll()

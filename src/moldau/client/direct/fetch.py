@@ -87,7 +87,7 @@ class _Reader:
 
     def close(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            self._cluster.release(self._connection)
             self._connection = None
 
     def fetch_all(self, position: int) -> Iterator[FetchedBatches | Failure]:

@@ -14,6 +14,7 @@ from moldau.base.errors import WireError
 from moldau.base.ids import TopicPartition
 from moldau.client.direct.connection import LATEST_VERSION, Connection, UnsupportedByBroker, is_fatal
 from moldau.client.direct.failure import SASL_AUTHENTICATION_FAILED, Failure, failure_of, unreachable
+from moldau.client.direct.pool import ConnectionPool
 from moldau.client.direct.retries import Backoff, Retries
 from moldau.client.direct.security import PLAINTEXT, Security
 from moldau.security.sasl_client import AuthenticationFailed
@@ -73,7 +74,10 @@ def addresses(bootstrap: str | Iterable[str]) -> list[tuple[str, int]]:
 
 
 class Cluster:
-    """Not thread-safe: each task has its own. `timeout_s` bounds each request, and all retries of one call."""
+    """Not thread-safe: each task has its own. `timeout_s` bounds each request, and all retries of one call.
+
+    With a pool, connections come from it, and go back to it.
+    """
 
     def __init__(
         self,
@@ -85,11 +89,13 @@ class Cluster:
         timeout_s: float = TIMEOUT_S,
         connect_timeout_s: float | None = None,
         backoff: Backoff = Backoff(),  # noqa: B008  # an immutable value
+        pool: ConnectionPool | None = None,
     ) -> None:
         self.timeout_s = timeout_s
         self.rack = rack  # client.rack: a leader may direct fetches to a replica in it (KIP-392)
         self._connect_timeout_s = connect_timeout_s
         self._backoff = backoff
+        self._pool = pool
         self._bootstrap = addresses(bootstrap)
         self._security = security
         self._client_id = client_id
@@ -106,7 +112,7 @@ class Cluster:
 
     def close(self) -> None:
         for connection in self._open.values():
-            connection.close()
+            self.release(connection)
         self._open.clear()
 
     def retries(self, timeout_s: float | None = None) -> Retries:
@@ -183,8 +189,15 @@ class Cluster:
         return node_id in self._nodes
 
     def dedicated_connection(self, node_id: int) -> Connection:
-        """A new connection for a caller that keeps requests in flight, and closes it."""
+        """A connection for a caller that keeps requests in flight, and releases or closes it."""
         return self._new(self._nodes[node_id])
+
+    def release(self, connection: Connection) -> None:
+        """The caller no longer needs a connection of this cluster."""
+        if self._pool is None:
+            connection.close()
+        else:
+            self._pool.give((*self._identity, connection.address), connection)
 
     def _connect(self, address: tuple[str, int]) -> Connection:
         known = self._open.get(address)
@@ -195,7 +208,16 @@ class Cluster:
         self._open[address] = self._new(address)
         return self._open[address]
 
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        """What two clusters must have in common to share connections."""
+        return self._security, self._client_id, self.timeout_s, self._connect_timeout_s
+
     def _new(self, address: tuple[str, int]) -> Connection:
+        if self._pool is not None:
+            pooled = self._pool.take((*self._identity, f"{address[0]}:{address[1]}"))
+            if pooled is not None:
+                return pooled
         return Connection(
             *address,
             self._security,

@@ -103,7 +103,7 @@ class Sender:
     def close(self) -> None:
         for broker in self._brokers.values():
             if broker.connection is not None:
-                broker.connection.close()
+                self._cluster.release(broker.connection)
         self._brokers.clear()
 
     def discard(self) -> None:
