@@ -54,14 +54,12 @@ class ClassArchive:
 
     def options(self) -> tuple[str, ...]:
         """Java options that use the archive, or write it, if no other process does."""
-        try:
+        with contextlib.suppress(OSError):  # no place for a cache: no archive
             if self.path.exists():
                 os.utime(self.path)
                 return (f"-XX:SharedArchiveFile={self.path}", *QUIET)
             if self._claimed():
                 return (f"-XX:ArchiveClassesAtExit={self.unfinished}", *QUIET)
-        except OSError:  # no place for a cache: no archive
-            pass
         return ()
 
     def _claimed(self) -> bool:
