@@ -19,6 +19,7 @@ MAX_BYTES: Final = 2**31 - 1  # Arrow's offsets have 32 bits
 VARINT_BITS: Final = 63  # of a valid varint
 MAX_HEADERS: Final = 64  # of a record; one with more is left to `records`
 SAMPLE: Final = 4  # records of equal size after which more are expected
+LONG_RUN: Final = 48  # records left in a batch: for fewer, calls of numpy cost more than scanning them
 
 
 class DecompressedBatch(NamedTuple):
@@ -111,7 +112,7 @@ def _all_starts(data: bytes, batches: Sequence[DecompressedBatch]) -> Any:
 
 def _scan_runs(data: bytes, view: Any, position: int, count: int, starts: "array[int]") -> int:
     """As `_scan`, but skips over runs of records of equal size."""
-    while count >= 2 * SAMPLE:
+    while count >= LONG_RUN:
         position = _scan(data, position, SAMPLE, starts)
         count -= SAMPLE
         size = position - starts[-1]
