@@ -11,8 +11,9 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALL := MOLDAU_COMPILE=0 $(PIP) install --editable
 COMPILE := $(PIP) wheel --no-deps --wheel-dir build/wheel .
 
-# Tests wait often: one process more than cores keeps these busy. Each may start a JVM for Spark, of a gigabyte.
-WORKERS ?= 3
+# Tests wait often: on two cores four processes are needed to keep these busy. Each takes a gigabyte with what it starts, and
+# those with Spark two.
+WORKERS ?= 4
 
 # The first run has hot modules as Python in the process of the tests, and compiled in brokers. These run the other way as
 # well: properties and hostile bytes on compiled modules, and raw requests to brokers that are all Python.
