@@ -16,11 +16,15 @@ ARCHITECTURE = "tests/architecture"  # the repository's files, parsed once
 SPARK = "tests/spark"
 WITH_SESSION = (
     "test_apache",
+    "test_connect",
     "test_connector",
+    "test_dead_letters",
     "test_decode",
     "test_equality",
     "test_exactly_once",
     "test_guide",
+    "test_pipelines_guide",
+    "test_registry",
     "test_secured",
     "test_session",
     "test_sink",
@@ -34,6 +38,7 @@ WITH_PROCESSES = (
     "test_demo",
     "test_disturbed",
     "test_faults",
+    "test_notebook",
     "test_pipeline_status",
     "test_pipelines",
 )
