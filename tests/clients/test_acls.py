@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -26,6 +25,7 @@ from moldau import Consumer as OurConsumer
 from moldau.base.errors import WireError
 from moldau.security import acls
 from support.brokers.processes import StartBroker
+from support.clients.cli import runner
 from support.kafka import jvm
 from support.security.clients import WAITING, Client, fetched, waiting_fetch
 from support.security.named_clients import serving
@@ -51,8 +51,7 @@ def topic(addresses: dict[str, str]) -> str:
 @pytest.fixture
 def moldau(addresses: dict[str, str]) -> Command:
     def run(*words: str, user: str = "admin") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "moldau", *words, "-b", addresses[user]]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return runner(addresses[user])(*words, "-b", addresses[user])
 
     return run
 

@@ -5,8 +5,6 @@ import contextlib
 import os
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +25,7 @@ from moldau.testing import Broker
 from moldau.tools.certs.authority import Authority, write_private
 from support.brokers.processes import ExternalBroker, free_port
 from support.clients import go
+from support.clients.cli import runner
 from support.eventually import eventually
 from support.kafka import jvm
 
@@ -287,8 +286,7 @@ def test_a_thousand_handshakes_that_never_end_disturb_nobody(secured: Secured) -
 def doctor(address: str, *properties: str) -> str:
     """What `moldau doctor` finds, on one line."""
     words = [part for each in properties for part in ("-X", each)]
-    command = [sys.executable, "-m", "moldau", "doctor", "--bootstrap", address, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = runner(address)("doctor", "--bootstrap", address, *words)
     return " ".join((done.stdout + done.stderr).split())
 
 
