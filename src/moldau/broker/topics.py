@@ -88,6 +88,19 @@ class TopicCreator:
         await self._client.carry_out(request, CREATE_VERSION, AUTO_CREATE_TIMEOUT_S)
         await self._replicas.settled()
 
+    def open_here(self, name: str) -> bool:
+        """Whether the logs are open of all partitions of this topic that this broker leads."""
+        led = (
+            index
+            for index, state in enumerate(self._controller.image.topics[name].partitions)
+            if state.leader == self._config().node_id
+        )
+        return all(self._replicas.get(name, index) is not None for index in led)
+
+    async def settled(self) -> None:
+        """Until the logs of all topics that exist now are open, as far as the disks let them."""
+        await self._replicas.settled()
+
     def _spec(self, name: str) -> TopicSpec:
         """Internal topics have settings of their own."""
         return internal_spec(name, self._config(), self._controller.image) or TopicSpec(name)

@@ -26,14 +26,23 @@ def find_coordinator(ctx: CoordinatorContext, request: FindCoordinatorRequest, c
         return _refuse(request, WireError.COORDINATOR_NOT_AVAILABLE if share else WireError.INVALID_REQUEST)
     if topic not in ctx.image.topics:
         return _create(ctx, topic, request, call)
+    if not ctx.topics.open_here(topic):
+        return _open(ctx, topic, request, call)
     return _answer(ctx.image, topic, request, call)
 
 
 async def _create(
     ctx: CoordinatorContext, topic: str, request: FindCoordinatorRequest, call: Call
 ) -> FindCoordinatorResponse:
-    """Create the internal topic; a concurrent request finds that it exists."""
     await ctx.topics.create_missing([topic])
+    return _answer(ctx.image, topic, request, call)
+
+
+async def _open(
+    ctx: CoordinatorContext, topic: str, request: FindCoordinatorRequest, call: Call
+) -> FindCoordinatorResponse:
+    """Another request has just created the topic: this broker would not know yet that it is a coordinator."""
+    await ctx.topics.settled()
     return _answer(ctx.image, topic, request, call)
 
 
