@@ -213,7 +213,7 @@ def test_async_arrow(bootstrap: str, create_topic: CreateTopic, group: str) -> N
 def test_what_arrow_does_not_do(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidUse, match="where"):
         next(Consumer(bootstrap, "t", where={"a": "b"}).arrow())
-    with pytest.raises(InvalidUse, match="one row"):
+    with pytest.raises(InvalidUse, match="one message at least"):
         next(Consumer(bootstrap, "t").arrow(0))
     oauth = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER"}
     with pytest.raises(InvalidUse, match="SASL OAUTHBEARER is not supported"):

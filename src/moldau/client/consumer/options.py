@@ -117,15 +117,10 @@ def read_options(
     _check_choice("commit", commit, ("auto", "manual"))
     if group is None and delivery != "at-least-once":
         raise InvalidUse(f"delivery={delivery!r} needs a group: without one nothing is committed")
-    check_number("buffer_messages", buffer_messages, 1)
-    check_number("buffer_bytes", buffer_bytes, 1)
     check_seconds("commit_interval", commit_interval, positive=True)
-    for name, text in (("group", group), ("instance_id", instance_id), ("client_id", client_id)):
-        check_text(name, text)
-    check_callable("on_stats", on_stats)
-    check_interceptors(interceptors, ConsumerInterceptor)
-    if listener is not None:
-        check_methods("listener", listener, RebalanceListener)
+    _check_buffer(buffer_messages, buffer_bytes)
+    _check_names(group=group, instance_id=instance_id, client_id=client_id)
+    _check_hooks(listener, interceptors, on_stats)
     settings = read_settings(bootstrap, properties)
     given = {
         "group.id": group if group is not None else settings.properties.get("group.id"),
@@ -182,6 +177,25 @@ def _read_pattern(pattern: "re.Pattern[str]") -> str:
     if text.endswith("$") and not text.endswith("\\$"):
         text = text.removesuffix("$")
     return f"^({text})$"
+
+
+def _check_buffer(messages: int, size: int) -> None:
+    check_number("buffer_messages", messages, 1)
+    check_number("buffer_bytes", size, 1)
+
+
+def _check_names(**names: str | None) -> None:
+    for name, text in names.items():
+        check_text(name, text)
+
+
+def _check_hooks(
+    listener: RebalanceListener | None, interceptors: Sequence[ConsumerInterceptor], on_stats: object
+) -> None:
+    if listener is not None:
+        check_methods("listener", listener, RebalanceListener)
+    check_interceptors(interceptors, ConsumerInterceptor)
+    check_callable("on_stats", on_stats)
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
