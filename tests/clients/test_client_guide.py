@@ -1,13 +1,16 @@
 """docs/client.md, and the client in README.md: their Python snippets run, in their order, on a real broker."""
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from moldau import AsyncConsumer, AsyncProducer, Consumer, Producer
 from support.brokers.processes import StartBroker
 from support.guides import Block, blocks
+from support.repository.sources import ROOT
 
 GUIDE = "docs/client.md"
 SPARK = "moldau.spark"  # whose guide has its own test
@@ -23,6 +26,17 @@ def run(snippets: list[Block], bootstrap: str) -> None:
 
 def test_every_language_is_known() -> None:
     assert {block.language for block in blocks(GUIDE)} == {"python", "sh", "properties"}
+
+
+def test_methods_of_the_tables_exist() -> None:
+    """Snippets run; tables do not."""
+    own, others = (ROOT / GUIDE).read_text().split("## Coming from")
+    rows = [line for line in own.splitlines() if line.startswith("| ")]
+    rows += [line.split("|", 2)[2] for line in others.splitlines() if line.startswith("| ")]  # without theirs
+    named = {found for row in rows for found in re.findall(r"(?<![\w.])(consumer|producer)\.(\w+)\(", row)}
+    assert len(named) >= 15
+    kinds = {"consumer": (Consumer, AsyncConsumer), "producer": (Producer, AsyncProducer)}
+    assert [f"{who}.{name}" for who, name in sorted(named) for kind in kinds[who] if not hasattr(kind, name)] == []
 
 
 def test_snippets_of_the_guide_do_what_it_says(
