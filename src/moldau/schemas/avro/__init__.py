@@ -1,0 +1,1 @@
+"""Avro: schemas, their normal form, schema resolution as compatibility, and a walker over payloads."""
