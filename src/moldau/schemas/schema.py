@@ -8,6 +8,7 @@ from typing import Protocol
 MAX_SCHEMA_BYTES = 1_000_000  # of one text in UTF-8: a schema is one record of `_schemas`
 MAX_REFERENCED_BYTES = 8 * MAX_SCHEMA_BYTES  # of all referenced texts together
 MAX_REFERENCES = 1_000  # transitively
+MAX_REASON = 300  # characters of the reason why a payload does not fit
 MAX_NESTING = 64  # of types in types; deeper schemas come from programs that went wrong
 
 
@@ -71,3 +72,8 @@ def check_limits(text: str, references: Mapping[str, str]) -> None:
         raise InvalidSchema(f"{len(references)} references, transitively; at most {MAX_REFERENCES} are allowed")
     if sum(map(len, references.values())) > MAX_REFERENCED_BYTES:
         raise InvalidSchema(f"the referenced schemas are larger than {MAX_REFERENCED_BYTES} bytes together")
+
+
+def reason(text: str) -> str:
+    """A reason that is short enough for an error message."""
+    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"

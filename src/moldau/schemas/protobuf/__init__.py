@@ -1,0 +1,1 @@
+"""Protobuf: .proto files and descriptors, their normal form, compatibility, and decoding of payloads."""

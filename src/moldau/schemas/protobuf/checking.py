@@ -1,0 +1,80 @@
+"""Decoding of Protobuf payloads with the descriptors of a schema. A field that the schema does not have does not fit."""
+
+from collections.abc import Sequence
+
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError, Message
+
+from moldau.schemas.protobuf.linking import Linked
+from moldau.schemas.protobuf.lowering import lower_file
+from moldau.schemas.protobuf.schema import ProtobufSchema
+from moldau.schemas.schema import InvalidSchema, ParsedSchema, reason
+
+
+class ProtobufChecker:
+    """Decodes payloads as one message type."""
+
+    def __init__(self, message: type[Message]) -> None:
+        self._message = message
+        self._required = _has_required(message.DESCRIPTOR)
+
+    def check(self, values: Sequence[bytes]) -> dict[int, str]:
+        message, required = self._message(), self._required
+        parse, size, discard = message.ParseFromString, message.ByteSize, message.DiscardUnknownFields
+        name = message.DESCRIPTOR.full_name
+        faults: dict[int, str] = {}
+        for index, value in enumerate(values):
+            try:
+                parse(value)
+            except DecodeError as error:
+                faults[index] = reason(f"no message {name}: {error}")
+                continue
+            encoded = size()
+            discard()
+            if size() != encoded:
+                faults[index] = f"no message {name}: has a field that the schema does not have"
+            elif required and not message.IsInitialized():
+                missing = ", ".join(message.FindInitializationErrors())
+                faults[index] = reason(f"no message {name}: lacks the required {missing}")
+        return faults
+
+
+def protobuf_checker(parsed: ParsedSchema, name: str | None) -> ProtobufChecker:
+    assert isinstance(parsed, ProtobufSchema)
+    wanted = name or (parsed.message_at([0]) if parsed.linked.root.messages else "")
+    pool = build_pool(parsed.linked)
+    try:
+        descriptor = pool.FindMessageTypeByName(wanted)
+    except KeyError:
+        raise InvalidSchema(f"the schema has no message {wanted}" if wanted else "the schema has no message") from None
+    return ProtobufChecker(message_factory.GetMessageClass(descriptor))
+
+
+def build_pool(linked: Linked) -> DescriptorPool:
+    """A pool of a file and its imports, or InvalidSchema for what Protobuf itself refuses."""
+    pool = DescriptorPool()
+    for name in linked.files:
+        try:
+            pool.Add(lower_file(name, linked))
+        except TypeError as error:  # so says Protobuf
+            raise InvalidSchema(str(error)) from None
+    return pool
+
+
+def _has_required(descriptor: Descriptor) -> bool:
+    """Whether any message in it, however deep, has a required field."""
+    seen: set[str] = set()
+    waiting = [descriptor]
+    while waiting:
+        message = waiting.pop()
+        if message.full_name in seen:
+            continue
+        seen.add(message.full_name)
+        for field in message.fields:
+            if field.is_required:
+                return True
+            if field.message_type is not None:
+                waiting.append(field.message_type)
+    return False

@@ -1,0 +1,74 @@
+"""Files that a .proto text needs: those among its references, and Google's well-known ones. Reads no disk."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+
+from moldau.schemas.protobuf.elements import FileElement
+from moldau.schemas.protobuf.linking import ROOT, Linked
+from moldau.schemas.protobuf.parsing import parse_file
+from moldau.schemas.schema import InvalidSchema
+
+_GOOGLE = "any api descriptor duration empty field_mask source_context struct timestamp type wrappers".split()
+WELL_KNOWN = {f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2" for name in _GOOGLE}
+
+
+def link(text: str, references: Mapping[str, str]) -> Linked:
+    """The file of a text with all it imports, checked."""
+    files: dict[str, FileElement] = {}
+    root = read_file(text)
+    _load(root, references, files, ())
+    linked = Linked({**files, ROOT: root})
+    linked.check()
+    return linked
+
+
+def read_file(text: str) -> FileElement:
+    """Elements of a .proto text, or of a FileDescriptorProto in base64."""
+    descriptor = _descriptor_bytes(text)
+    if descriptor is None:
+        return parse_file(text)
+    from moldau.schemas.protobuf.lifting import lift_file
+
+    return lift_file(descriptor)
+
+
+def _descriptor_bytes(text: str) -> bytes | None:
+    packed = "".join(text.split())
+    if not packed or "{" in packed or ";" in packed:
+        return None
+    try:
+        return base64.b64decode(packed, validate=True)
+    except binascii.Error:
+        return None
+
+
+def _load(
+    file: FileElement, references: Mapping[str, str], files: dict[str, FileElement], importers: tuple[str, ...]
+) -> None:
+    for name in (*file.imports, *file.public_imports):
+        if name in importers:
+            raise InvalidSchema(f"{name} imports itself by way of {' and '.join(importers)}")
+        if name in files:
+            continue
+        if name in references:
+            try:
+                imported = read_file(references[name])
+            except InvalidSchema as error:
+                raise InvalidSchema(f"import {name}: {error}") from None
+        elif name in WELL_KNOWN:
+            imported = _well_known(name)
+        else:
+            raise InvalidSchema(f"the import {name} is not among the references")
+        _load(imported, references, files, (*importers, name))
+        files[name] = imported
+
+
+@cache
+def _well_known(name: str) -> FileElement:
+    from moldau.schemas.protobuf.lifting import lift_file
+
+    serialized: bytes = import_module(WELL_KNOWN[name]).DESCRIPTOR.serialized_pb
+    return lift_file(serialized)
