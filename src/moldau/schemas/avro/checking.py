@@ -132,7 +132,10 @@ class _Generator:
             case Primitive():
                 return _PRIMITIVES[schema.kind]
             case Enum():
-                return [*_INDEX, f"if not 0 <= n < {len(schema.symbols)}: raise Misfit(f'the enum has no symbol {{n}}')"]
+                return [
+                    *_INDEX,
+                    f"if not 0 <= n < {len(schema.symbols)}: raise Misfit(f'the enum has no symbol {{n}}')",
+                ]
             case Fixed():
                 return [f"at += {schema.size}", _SHORT]
             case Union():

@@ -1,9 +1,18 @@
 """Texts of Avro types: canonical as registries store it, and the normal form, in which order and notation are fixed."""
 
-from collections.abc import Callable
-
-from moldau.schemas.avro.types import PRIMITIVES, Array, AvroType, Enum, Field, Fixed, Map, NamedType, Primitive
-from moldau.schemas.avro.types import Record, Union
+from moldau.schemas.avro.types import (
+    PRIMITIVES,
+    Array,
+    AvroType,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    NamedType,
+    Primitive,
+    Record,
+    Union,
+)
 from moldau.schemas.json_text import Json, JsonObject, write_json, write_sorted_json
 
 

@@ -1,5 +1,6 @@
 """Validators of jsonschema-rs for our documents: linear or bounded regular expressions, and never a fetch."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from moldau.schemas.json_text import Json, JsonObject
@@ -56,3 +57,16 @@ def _bare(document: Json) -> JsonObject | bool:
     if isinstance(document, dict):
         return {key: value for key, value in document.items() if key != "$schema"}
     return bool(document)
+
+
+@lru_cache(maxsize=1_000)
+def _pattern(pattern: str) -> "Validator":
+    import jsonschema_rs
+
+    options = jsonschema_rs.FancyRegexOptions(backtrack_limit=REGEX_BACKTRACK_LIMIT, size_limit=REGEX_SIZE_LIMIT)
+    return jsonschema_rs.Draft7Validator({"pattern": pattern}, pattern_options=options, offline=True)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a pattern of a valid schema matches a name, as it would while payloads are validated."""
+    return _pattern(pattern).is_valid(name)

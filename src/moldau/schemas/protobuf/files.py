@@ -11,7 +11,19 @@ from moldau.schemas.protobuf.linking import ROOT, Linked
 from moldau.schemas.protobuf.parsing import parse_file
 from moldau.schemas.schema import InvalidSchema
 
-_GOOGLE = "any api descriptor duration empty field_mask source_context struct timestamp type wrappers".split()
+_GOOGLE = [
+    "any",
+    "api",
+    "descriptor",
+    "duration",
+    "empty",
+    "field_mask",
+    "source_context",
+    "struct",
+    "timestamp",
+    "type",
+    "wrappers",
+]
 WELL_KNOWN = {f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2" for name in _GOOGLE}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
@@ -9,7 +10,6 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
     ServiceDescriptorProto,
 )
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from moldau.schemas.protobuf.elements import (
@@ -74,7 +74,9 @@ class _Lift:
         groups = {field.type_name.rpartition(".")[2] for field in message.field if _is_group(field)}
         real_oneofs = [index for index in range(len(message.oneof_decl)) if not _synthetic(message, index)]
         top = [field for field in message.field if not field.HasField("oneof_index") or field.proto3_optional]
-        members = {index: [f for f in message.field if f not in top and f.oneof_index == index] for index in real_oneofs}
+        members = {
+            index: [f for f in message.field if f not in top and f.oneof_index == index] for index in real_oneofs
+        }
         return MessageElement(
             message.name,
             tuple(self.field(field, nested) for field in top if not _is_group(field)),

@@ -18,7 +18,23 @@ from moldau.schemas.protobuf.elements import (
 from moldau.schemas.schema import InvalidSchema
 
 SCALARS = frozenset(
-    "double float int32 int64 uint32 uint64 sint32 sint64 fixed32 fixed64 sfixed32 sfixed64 bool string bytes".split()
+    [
+        "double",
+        "float",
+        "int32",
+        "int64",
+        "uint32",
+        "uint64",
+        "sint32",
+        "sint64",
+        "fixed32",
+        "fixed64",
+        "sfixed32",
+        "sfixed64",
+        "bool",
+        "string",
+        "bytes",
+    ]
 )
 MAP_KEYS = SCALARS - {"double", "float", "bytes"}
 ROOT = "schema.proto"  # the name of the file that has none

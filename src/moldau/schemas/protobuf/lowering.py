@@ -175,9 +175,7 @@ class _Lower:
             json_name=json_name(name),
         )
 
-    def _extends(
-        self, extends: Iterable[ExtendElement], scope: str, target: _Fields, nested: _Messages
-    ) -> None:
+    def _extends(self, extends: Iterable[ExtendElement], scope: str, target: _Fields, nested: _Messages) -> None:
         for extend in extends:
             extendee = self._named(extend.name, scope)
             for field in extend.fields:

@@ -74,9 +74,7 @@ class _Printer:
 
     def _enum(self, enum: EnumElement) -> str:
         values = [f"{value.name} = {value.number}{self._options(value.options)};\n" for value in enum.values]
-        return _braces(
-            f"enum {enum.name}", [*map(_reserved, enum.reserved), *self._statements(enum.options), *values]
-        )
+        return _braces(f"enum {enum.name}", [*map(_reserved, enum.reserved), *self._statements(enum.options), *values])
 
     def _oneof(self, oneof: OneofElement) -> str:
         return _braces(

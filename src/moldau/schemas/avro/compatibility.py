@@ -1,0 +1,93 @@
+"""Schema resolution of Avro: what a reader cannot read of a writer's data.
+
+Not by the package `avro`: it resolves no aliases of named types in namespaces, and its messages name no paths.
+"""
+
+from moldau.schemas.avro.rules import RULES
+from moldau.schemas.avro.schema import AvroSchema
+from moldau.schemas.avro.types import Array, AvroType, Enum, Field, Fixed, Map, NamedType, Record, Union, name_of
+from moldau.schemas.compatibility import Incompatibility
+from moldau.schemas.pairs import Pairs
+from moldau.schemas.rules import Differences
+from moldau.schemas.schema import ParsedSchema
+
+PROMOTIONS = {
+    "long": ("int",),
+    "float": ("int", "long"),
+    "double": ("int", "long", "float"),
+    "bytes": ("string",),
+    "string": ("bytes",),
+}
+
+
+def compare_avro(reader: ParsedSchema, writer: ParsedSchema) -> tuple[Incompatibility, ...]:
+    assert isinstance(reader, AvroSchema)
+    assert isinstance(writer, AvroSchema)
+    differences = Differences(RULES)
+    _Resolution().resolve(reader.root, writer.root, "", differences)
+    return differences.incompatibilities("")
+
+
+class _Resolution:
+    """One comparison of two schemas."""
+
+    def __init__(self) -> None:
+        self._pairs = Pairs()
+
+    def resolve(self, reader: AvroType, writer: AvroType, path: str, out: Differences) -> None:
+        if isinstance(writer, Union):
+            for index, branch in enumerate(writer.branches):
+                self.resolve(reader, branch, f"{path}/{index}", out)
+        elif isinstance(reader, Union):
+            if not any(self._readable(branch, writer, out) for branch in reader.branches):
+                out.add("MISSING_UNION_BRANCH", path, writer=name_of(writer))
+        elif reader.kind != writer.kind and not (isinstance(reader, Record) and isinstance(writer, Record)):
+            if writer.kind not in PROMOTIONS.get(reader.kind, ()):
+                out.add("TYPE_MISMATCH", path, reader=name_of(reader), writer=name_of(writer))
+        else:
+            self._same_kind(reader, writer, path, out)
+
+    def _readable(self, reader: AvroType, writer: AvroType, out: Differences) -> bool:
+        return self._pairs.trial(out, lambda trial: self.resolve(reader, writer, "", trial)).compatible
+
+    def _same_kind(self, reader: AvroType, writer: AvroType, path: str, out: Differences) -> None:
+        match reader, writer:
+            case Array(), Array():
+                self.resolve(reader.items, writer.items, f"{path}/items", out)
+            case Map(), Map():
+                self.resolve(reader.values, writer.values, f"{path}/values", out)
+            case Fixed(), Fixed():
+                _compare_names(reader, writer, path, out)
+                if reader.size != writer.size:
+                    sizes = {"reader": reader.size, "writer": writer.size}
+                    out.add("FIXED_SIZE_MISMATCH", f"{path}/size", name=reader.full_name, **sizes)
+            case Enum(), Enum():
+                _compare_names(reader, writer, path, out)
+                missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
+                if missing and reader.default is None:
+                    symbols = ", ".join(missing)
+                    out.add("MISSING_ENUM_SYMBOLS", f"{path}/symbols", name=reader.full_name, symbols=symbols)
+            case Record(), Record():
+                self._pairs.compare(reader, writer, path, out, lambda inner: self._records(reader, writer, inner))
+
+    def _records(self, reader: Record, writer: Record, out: Differences) -> None:
+        _compare_names(reader, writer, "", out)
+        written = {field.name: field for field in writer.fields}
+        for index, field in enumerate(reader.fields):
+            source = _source(field, written)
+            if source is not None:
+                self.resolve(field.type, source.type, f"/fields/{index}/type", out)
+            elif not field.has_default:
+                out.add("READER_FIELD_MISSING_DEFAULT_VALUE", f"/fields/{index}", name=field.name)
+
+
+def _source(field: Field, written: dict[str, Field]) -> Field | None:
+    """The writer's field that the reader's is read from: of the same name, or of one of its aliases."""
+    names = (field.name, *field.aliases)
+    return next((written[name] for name in names if name in written), None)
+
+
+def _compare_names(reader: NamedType, writer: NamedType, path: str, out: Differences) -> None:
+    if reader.name != writer.name and writer.full_name not in reader.aliases:
+        names = {"reader": reader.full_name, "writer": writer.full_name}
+        out.add("NAME_MISMATCH", f"{path}/name", kind=reader.kind, **names)
