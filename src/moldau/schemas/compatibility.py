@@ -1,4 +1,4 @@
-"""Compatibility of a new schema with earlier ones: which are compared, and in which direction. The rules are per format."""
+"""Compatibility of a new schema with earlier ones: which are compared, and in which direction. Knows no rule."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from moldau.schemas.schema import InvalidSchema
 
-Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 JsonObject: TypeAlias = dict[str, Json]
 
 MAX_JSON_NESTING = 256  # brackets in brackets

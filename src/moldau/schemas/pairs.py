@@ -1,7 +1,7 @@
-"""Comparison of schemas that contain themselves: each pair is compared once, and one inside itself is taken as compatible.
+"""Comparison of schemas that contain themselves: a pair is compared once, and taken as compatible inside itself.
 
-That is what resolution of recursive types means, and it is sound only if no verdict outlives the assumption it rests
-on: verdicts of a trial that failed are forgotten if a recursion was cut in it.
+That is what recursive types mean, and it is sound only if no verdict outlives the assumption that it rests on:
+verdicts of a trial that failed are forgotten if a recursion was cut in it.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Rules of compatibility as tables: each difference between two schemas has an id, a text, and breaks readers or not."""
+"""Rules of compatibility as tables: a difference between schemas has an id, a text, and breaks readers or not."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -10,7 +10,7 @@ from moldau.schemas.avro.schema import AvroSchema
 from moldau.schemas.avro.types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union, name_of
 from moldau.schemas.schema import ParsedSchema, reason
 
-MAX_PAYLOAD_DEPTH = 200  # records in records
+MAX_PAYLOAD_DEPTH = 100  # records in records
 MAX_EMPTY_ITEMS = 100_000  # items of an array that take no bytes: a few bytes could claim any number of them
 
 Walk: TypeAlias = Callable[[bytes, int, int, int], int]

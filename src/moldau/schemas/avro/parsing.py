@@ -39,10 +39,16 @@ _FIELD_KEYS = {"name", "type", "doc", "default", "order", "aliases"}
 
 
 class Parser:
-    """Parses one schema. `names` has the named types of referenced schemas, and gets those that it defines."""
+    """Parses one schema.
 
-    def __init__(self, names: dict[str, NamedType]) -> None:
+    `names` has the named types of referenced schemas, and gets those that it defines; `heights` says how deeply
+    types are nested in each.
+    """
+
+    def __init__(self, names: dict[str, NamedType], heights: dict[str, int]) -> None:
         self.names = names
+        self._heights = heights
+        self._deepest = 0
         self._unchecked: list[tuple[Field, str]] = []
 
     def parse(self, value: Json, path: str = "/") -> AvroType:
@@ -54,10 +60,9 @@ class Parser:
         return schema
 
     def _type(self, value: Json, namespace: str, path: str, depth: int) -> AvroType:
-        if depth > MAX_NESTING:
-            raise InvalidSchema(f"{path}: types are nested deeper than {MAX_NESTING}")
+        self._reach(depth, path)
         if isinstance(value, str):
-            return self._by_name(value, namespace, path)
+            return self._by_name(value, namespace, path, depth)
         if isinstance(value, list):
             return self._union(value, namespace, path, depth)
         if not isinstance(value, dict):
@@ -79,15 +84,21 @@ class Parser:
                 return Map(values, props)
         if kind in PRIMITIVES:
             return Primitive(kind, props)
-        return self._by_name(kind, namespace, path)
+        return self._by_name(kind, namespace, path, depth)
 
-    def _by_name(self, name: str, namespace: str, path: str) -> AvroType:
+    def _reach(self, depth: int, path: str) -> None:
+        self._deepest = max(self._deepest, depth)
+        if depth > MAX_NESTING:
+            raise InvalidSchema(f"{path}: types are nested deeper than {MAX_NESTING}")
+
+    def _by_name(self, name: str, namespace: str, path: str, depth: int) -> AvroType:
         if name in PRIMITIVES:
             return Primitive(name)
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         found = self.names.get(full) or self.names.get(name)
         if found is None:
             raise InvalidSchema(f"{path}: the type {full} is not defined; define it before its use or refer to it")
+        self._reach(depth + self._heights.get(found.full_name, 0), path)  # 0 inside its own definition
         return found
 
     def _union(self, value: list[Json], namespace: str, path: str, depth: int) -> Union:
@@ -125,7 +136,10 @@ class Parser:
                 return fixed
         record = Record(*shared, kind=kind)
         self.names[head.full_name] = record  # before its fields, which may contain it
+        deepest, self._deepest = self._deepest, depth
         record.fields = self._fields(value, record.namespace, path, depth)
+        self._heights[head.full_name] = self._deepest - depth
+        self._deepest = max(deepest, self._deepest)
         return record
 
     def _fields(self, value: JsonObject, namespace: str, path: str, depth: int) -> tuple[Field, ...]:

@@ -123,7 +123,7 @@ class _Normal:
         if schema.doc:
             parts.append(_pair("doc", schema.doc))
         if schema.aliases:
-            parts.append(_pair("aliases", sorted(schema.aliases)))
+            parts.append(_pair("aliases", [*sorted(schema.aliases)]))
         if isinstance(schema, Enum) and schema.default is not None:
             parts.append(_pair("default", schema.default))
         return "{" + ",".join([*parts, *others]) + "}"
@@ -133,7 +133,7 @@ class _Normal:
         if field.doc is not None:
             parts.append(_pair("doc", field.doc))
         if field.aliases:
-            parts.append(_pair("aliases", sorted(field.aliases)))
+            parts.append(_pair("aliases", [*sorted(field.aliases)]))
         if field.has_default:
             parts.append(_pair("default", field.default))
         return "{" + ",".join([*parts, *_props(field.props)]) + "}"

@@ -1,4 +1,4 @@
-"""The rules of Avro's schema resolution whose breach makes data unreadable. Their ids are those of Avro's Java library."""
+"""The rules of Avro's schema resolution, by the names that Avro's Java library gives to their breach."""
 
 from moldau.schemas.rules import table
 

@@ -38,13 +38,14 @@ class AvroSchema:
 
 def parse_avro(text: str, references: Mapping[str, str]) -> AvroSchema:
     names: dict[str, NamedType] = {}
+    heights: dict[str, int] = {}
     for name, referenced in references.items():
         try:
-            Parser(names).parse(_read(referenced))
+            Parser(names, heights).parse(_read(referenced))
         except InvalidSchema as error:
             raise InvalidSchema(f"reference {name}: {error}") from None
     known = frozenset(names)
-    root = Parser(names).parse(_read(text))
+    root = Parser(names, heights).parse(_read(text))
     return AvroSchema(write_json(canonical_json(root, set(known))), dict(references), root, known)
 
 

@@ -1,7 +1,7 @@
 """A JSON Schema as its comparison sees it: each subschema is of one kind, or a combination of several.
 
 `{"type": "string", "enum": [...]}` is the combination allOf of a string and an enum, `{"type": ["string", "null"]}` is
-anyOf of a string and a null: so every keyword is compared with its like. Subschemas are translated when they are needed.
+anyOf of a string and a null, so that every keyword is compared with its like. Subschemas are translated when needed.
 """
 
 from dataclasses import dataclass, field

@@ -63,9 +63,8 @@ def _bound(node: Node, keyword: str) -> int | float | None:
     if node.side.draft is Draft.DRAFT_4:
         for inclusive, exclusive in _EXCLUSIVE.items():
             if keyword in (inclusive, exclusive):
-                return (
-                    node.number(inclusive) if (node.source.get(exclusive) is True) == (keyword == exclusive) else None
-                )
+                flag = node.source.get(exclusive) is True
+                return node.number(inclusive) if flag == (keyword == exclusive) else None
     return node.number(keyword)
 
 

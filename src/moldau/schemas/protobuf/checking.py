@@ -1,9 +1,8 @@
-"""Decoding of Protobuf payloads with the descriptors of a schema. A field that the schema does not have does not fit."""
+"""Decoding of Protobuf payloads with the descriptors of a schema. Fields that it does not have do not fit."""
 
 from collections.abc import Sequence
 
 from google.protobuf import message_factory
-from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 
@@ -18,7 +17,7 @@ class ProtobufChecker:
 
     def __init__(self, message: type[Message]) -> None:
         self._message = message
-        self._required = _has_required(message.DESCRIPTOR)
+        self._required = _has_required(message)
 
     def check(self, values: Sequence[bytes]) -> dict[int, str]:
         message, required = self._message(), self._required
@@ -36,8 +35,7 @@ class ProtobufChecker:
             if size() != encoded:
                 faults[index] = f"no message {name}: has a field that the schema does not have"
             elif required and not message.IsInitialized():
-                missing = ", ".join(message.FindInitializationErrors())
-                faults[index] = reason(f"no message {name}: lacks the required {missing}")
+                faults[index] = f"no message {name}: lacks a required field"
         return faults
 
 
@@ -63,10 +61,10 @@ def build_pool(linked: Linked) -> DescriptorPool:
     return pool
 
 
-def _has_required(descriptor: Descriptor) -> bool:
+def _has_required(root: type[Message]) -> bool:
     """Whether any message in it, however deep, has a required field."""
     seen: set[str] = set()
-    waiting = [descriptor]
+    waiting = [root.DESCRIPTOR]
     while waiting:
         message = waiting.pop()
         if message.full_name in seen:

@@ -150,12 +150,11 @@ class _Comparison:
         update = _type_of(self._update, new.field.type, scopes[1], group=new.group)
         self._compare_types(original, update, path, name, out)
         labels = old.field.label, new.field.label
-        if original.kind == update.kind == "scalar" and original.scalar == update.scalar:
-            # A field without a label, as proto3 allows it, may get any.
-            if all(labels) and labels[0] != labels[1]:
-                string = original.scalar == STRING
-                rule = "FIELD_STRING_OR_BYTES_LABEL_CHANGED" if string else "FIELD_NUMERIC_LABEL_CHANGED"
-                out.add(rule, path, name=name, original=labels[0], update=labels[1])
+        # A field without a label, as proto3 allows it, may get any.
+        if original.scalar and original.scalar == update.scalar and all(labels) and labels[0] != labels[1]:
+            string = original.scalar == STRING
+            rule = "FIELD_STRING_OR_BYTES_LABEL_CHANGED" if string else "FIELD_NUMERIC_LABEL_CHANGED"
+            out.add(rule, path, name=name, original=labels[0], update=labels[1])
 
     def _compare_types(self, original: _Type, update: _Type, path: str, name: str, out: Differences) -> None:
         texts = {"name": name, "original": original.text, "update": update.text}
@@ -165,10 +164,10 @@ class _Comparison:
             if original.scalar != update.scalar:
                 out.add("FIELD_SCALAR_KIND_CHANGED", path, **texts)
         elif original.map and update.map:
-            scope = ("", "")  # the names of its types are resolved already
             for before, after in ((original.map.key, update.map.key), (original.map.value, update.map.value)):
-                inner_types = _type_of(self._original, before, scope[0]), _type_of(self._update, after, scope[1])
-                self._compare_types(*inner_types, path, name, out)
+                # Names in them are resolved already, so no scope is needed.
+                types = _type_of(self._original, before, ""), _type_of(self._update, after, "")
+                self._compare_types(*types, path, name, out)
         elif original.definition and update.definition:
             self._compare_messages(original.definition, update.definition, path, texts, out)
 

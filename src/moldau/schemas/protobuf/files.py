@@ -9,7 +9,7 @@ from importlib import import_module
 from moldau.schemas.protobuf.elements import FileElement
 from moldau.schemas.protobuf.linking import ROOT, Linked
 from moldau.schemas.protobuf.parsing import parse_file
-from moldau.schemas.schema import InvalidSchema
+from moldau.schemas.schema import MAX_NESTING, InvalidSchema
 
 _GOOGLE = [
     "any",
@@ -61,6 +61,8 @@ def _load(
     file: FileElement, references: Mapping[str, str], files: dict[str, FileElement], importers: tuple[str, ...]
 ) -> None:
     for name in (*file.imports, *file.public_imports):
+        if len(importers) >= MAX_NESTING:
+            raise InvalidSchema(f"imports are nested deeper than {MAX_NESTING}")
         if name in importers:
             raise InvalidSchema(f"{name} imports itself by way of {' and '.join(importers)}")
         if name in files:

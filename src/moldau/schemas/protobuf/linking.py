@@ -154,7 +154,7 @@ class _Check:
         numbers += [(group.number, group.message.name, group.message.line) for group in groups]
         names = [field.name for field in fields] + [group.message.name.lower() for group in groups]
         names += [oneof.name for oneof in message.oneofs]
-        names += [inner.name for inner in (*message.all_messages(), *message.enums)]
+        names += [inner.name for inner in message.all_messages()] + [enum.name for enum in message.enums]
         for name, count in Counter(names).items():
             if count > 1:
                 raise InvalidSchema(f"line {message.line}: {full} has the name {name} twice")

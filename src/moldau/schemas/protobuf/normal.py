@@ -146,7 +146,7 @@ def _reserved(reserved: Iterable[ReservedElement]) -> tuple[ReservedElement, ...
     values = {value for element in reserved for value in element.values}
     numbers = sorted((value for value in values if isinstance(value, Range)), key=lambda item: (item.first, item.last))
     names = sorted(value for value in values if isinstance(value, str))
-    return tuple(ReservedElement((value,)) for value in (*numbers, *names))
+    return tuple([ReservedElement((number,)) for number in numbers] + [ReservedElement((name,)) for name in names])
 
 
 def _options(options: Iterable[Option]) -> tuple[Option, ...]:

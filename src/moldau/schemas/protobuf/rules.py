@@ -8,18 +8,19 @@ from moldau.schemas.rules import table
 
 RULES = table(
     breaking={
-        "PACKAGE_CHANGED": "the package changed from {original} to {update}",
+        "PACKAGE_CHANGED": "{path}: the package changed from {original} to {update}",
         "MESSAGE_REMOVED": "{path}: the message is gone",
         "FIELD_KIND_CHANGED": "{path}: the field {name} changed from {original} to {update}",
         "FIELD_SCALAR_KIND_CHANGED": "{path}: the field {name} changed from {original} to {update}, "
         "which is written differently",
-        "FIELD_NAMED_TYPE_CHANGED": "{path}: the type of the field {name} changed from {original} to {update}",
+        "FIELD_NAMED_TYPE_CHANGED": "{path}: the field {name} changed from the message {original} to {update}, "
+        "which cannot be read as it",
         "FIELD_NUMERIC_LABEL_CHANGED": "{path}: the number {name} changed from {original} to {update}",
         "REQUIRED_FIELD_ADDED": "{path}: the required field {name} is new, so earlier data lacks it",
         "REQUIRED_FIELD_REMOVED": "{path}: the required field {name} is gone",
         "ONEOF_FIELD_REMOVED": "{path}: the field {name} is gone from its oneof",
         "MULTIPLE_FIELDS_MOVED_TO_ONEOF": "{path}: fields that could stand together are now in one oneof",
-        "FIELD_MOVED_TO_EXISTING_ONEOF": "{path}: a field moved into a oneof with others that earlier data can have too",
+        "FIELD_MOVED_TO_EXISTING_ONEOF": "{path}: a field moved into a oneof with fields that could stand beside it",
     },
     harmless={
         "MESSAGE_ADDED": "{path}: the message is new",

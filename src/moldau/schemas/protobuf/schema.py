@@ -32,8 +32,8 @@ class ProtobufSchema:
     def full_name(self) -> str | None:
         """The full name of the first message, or of the first enum if there is no message."""
         root = self.linked.root
-        first = next(iter((*root.messages, *root.enums)), None)
-        return within(root.package, first.name) if first else None
+        names = [message.name for message in root.messages[:1]] + [enum.name for enum in root.enums[:1]]
+        return within(root.package, names[0]) if names else None
 
     def formatted(self, style: str) -> str:
         """`serialized` is a FileDescriptorProto in base64; `ignore_extensions` has no custom options."""
