@@ -5,7 +5,7 @@ Not by the package `avro`: it resolves no aliases of named types in namespaces, 
 
 from moldau.schemas.avro.rules import RULES
 from moldau.schemas.avro.schema import AvroSchema
-from moldau.schemas.avro.types import Array, AvroType, Enum, Field, Fixed, Map, NamedType, Record, Union, name_of
+from moldau.schemas.avro.types import Array, AvroType, Enum, Fixed, Map, NamedType, Record, Union, name_of
 from moldau.schemas.compatibility import Incompatibility
 from moldau.schemas.pairs import Pairs
 from moldau.schemas.rules import Differences
@@ -74,17 +74,14 @@ class _Resolution:
         _compare_names(reader, writer, "", out)
         written = {field.name: field for field in writer.fields}
         for index, field in enumerate(reader.fields):
-            source = _source(field, written)
-            if source is not None:
-                self.resolve(field.type, source.type, f"/fields/{index}/type", out)
+            sources = [written[name] for name in dict.fromkeys((field.name, *field.aliases)) if name in written]
+            if len(sources) > 1:
+                names = " and ".join(source.name for source in sources)
+                out.add("READER_FIELD_AMBIGUOUS", f"/fields/{index}", name=field.name, names=names)
+            elif sources:
+                self.resolve(field.type, sources[0].type, f"/fields/{index}/type", out)
             elif not field.has_default:
                 out.add("READER_FIELD_MISSING_DEFAULT_VALUE", f"/fields/{index}", name=field.name)
-
-
-def _source(field: Field, written: dict[str, Field]) -> Field | None:
-    """The writer's field that the reader's is read from: of the same name, or of one of its aliases."""
-    names = (field.name, *field.aliases)
-    return next((written[name] for name in names if name in written), None)
 
 
 def _compare_names(reader: NamedType, writer: NamedType, path: str, out: Differences) -> None:

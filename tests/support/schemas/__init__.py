@@ -1,0 +1,1 @@
+"""Schemas for tests: cases of compatibility in tables, and random ones."""
