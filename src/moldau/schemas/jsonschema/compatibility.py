@@ -120,7 +120,7 @@ class Comparison:
             out.add("PRODUCT_TYPE_NARROWED" if product else "SUM_TYPE_NARROWED", "")
         path = "" if original.generated else f"/{original.criterion}"
         edges: dict[int, dict[int, Differences]] = {}
-        failures: list[Differences] = []
+        failures: list[tuple[Kind, Kind, Differences]] = []
         for index, before in enumerate(befores):
             edges[index] = {}
             for position, after in enumerate(afters):
@@ -128,15 +128,16 @@ class Comparison:
                 trial = self.trial(before, after, where, out)
                 if trial.compatible:
                     edges[index][position] = trial
-                elif before.kind is after.kind:
-                    failures.append(trial)
+                else:
+                    failures.append((before.kind, after.kind, trial))
         matching = largest_matching({index: list(found) for index, found in edges.items()})
         for index, position in sorted(matching.items()):
             out.add_all(edges[index][position].found)
         if len(matching) < min(len(befores), len(afters)):
             if original.generated and update.generated:
-                for failure in failures:  # parts of one kind are each other's counterparts
-                    out.add_all(failure.found)
+                for before_kind, after_kind, failure in failures:
+                    if before_kind is after_kind and _is_alone(before_kind, befores) and _is_alone(after_kind, afters):
+                        out.add_all(failure.found)  # of keywords that are each other's counterparts
             out.add("COMBINED_TYPE_SUBSCHEMAS_CHANGED", path, original=original.name, update=update.name)
 
 
@@ -154,7 +155,12 @@ def _compare_criteria(original: Node, update: Node, out: Differences) -> bool:
 
 
 def _distinct(members: tuple[Node, ...]) -> list[Node]:
-    return list(dict.fromkeys(members))
+    """The members without those that say the same as another."""
+    return list({member.identity: member for member in members}.values())
+
+
+def _is_alone(kind: Kind, members: list[Node]) -> bool:
+    return sum(member.kind is kind for member in members) == 1
 
 
 def _note(original: Node, update: Node, out: Differences) -> None:

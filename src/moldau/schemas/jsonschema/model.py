@@ -7,7 +7,7 @@ anyOf of a string and a null, so that every keyword is compared with its like. S
 from dataclasses import dataclass, field
 from enum import Enum
 
-from moldau.schemas.json_text import Json, JsonObject
+from moldau.schemas.json_text import Json, JsonObject, write_sorted_json
 from moldau.schemas.jsonschema.documents import Documents
 from moldau.schemas.jsonschema.drafts import Draft, draft_of
 
@@ -67,6 +67,7 @@ class Node:
     parts: "tuple[Node | SubSchema, ...]" = ()  # of a combination
     generated: bool = False  # a combination that no keyword names
     integer: bool = False  # a number that is an integer
+    _identity: tuple[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -78,6 +79,13 @@ class Node:
     def members(self) -> "tuple[Node, ...]":
         """The parts of a combination. Translated only now: a schema may be a part of itself."""
         return tuple(part if isinstance(part, Node) else self.side.node(part) for part in self.parts)
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Equal for nodes of one schema that say the same."""
+        if self._identity is None:
+            self._identity = (self.name, write_sorted_json(self.source))
+        return self._identity
 
     def sub(self, keyword: str) -> "Node | None":
         """The subschema of a keyword, if it has one."""
