@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 
 from google.protobuf import message_factory
-from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 
-from moldau.schemas.protobuf.linking import Linked
-from moldau.schemas.protobuf.lowering import lower_file
+from moldau.schemas.protobuf.pool import build_pool
 from moldau.schemas.protobuf.schema import ProtobufSchema
 from moldau.schemas.schema import InvalidSchema, ParsedSchema, reason
 
@@ -48,17 +46,6 @@ def protobuf_checker(parsed: ParsedSchema, name: str | None) -> ProtobufChecker:
     except KeyError:
         raise InvalidSchema(f"the schema has no message {wanted}" if wanted else "the schema has no message") from None
     return ProtobufChecker(message_factory.GetMessageClass(descriptor))
-
-
-def build_pool(linked: Linked) -> DescriptorPool:
-    """A pool of a file and its imports, or InvalidSchema for what Protobuf itself refuses."""
-    pool = DescriptorPool()
-    for name in linked.files:
-        try:
-            pool.Add(lower_file(name, linked))
-        except TypeError as error:  # so says Protobuf
-            raise InvalidSchema(str(error)) from None
-    return pool
 
 
 def _has_required(root: type[Message]) -> bool:

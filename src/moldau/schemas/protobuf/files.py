@@ -1,30 +1,14 @@
-"""Files that a .proto text needs: those among its references, and Google's well-known ones. Reads no disk."""
+"""Files that a .proto text needs: those among its references, and those that registries know. Reads no disk."""
 
 import base64
 import binascii
 from collections.abc import Mapping
-from functools import cache
-from importlib import import_module
 
 from moldau.schemas.protobuf.elements import FileElement
+from moldau.schemas.protobuf.known import KNOWN_FILES, known_file
 from moldau.schemas.protobuf.linking import ROOT, Linked
 from moldau.schemas.protobuf.parsing import parse_file
 from moldau.schemas.schema import MAX_NESTING, InvalidSchema
-
-_GOOGLE = [
-    "any",
-    "api",
-    "descriptor",
-    "duration",
-    "empty",
-    "field_mask",
-    "source_context",
-    "struct",
-    "timestamp",
-    "type",
-    "wrappers",
-]
-WELL_KNOWN = {f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2" for name in _GOOGLE}
 
 
 def link(text: str, references: Mapping[str, str]) -> Linked:
@@ -72,17 +56,9 @@ def _load(
                 imported = read_file(references[name])
             except InvalidSchema as error:
                 raise InvalidSchema(f"import {name}: {error}") from None
-        elif name in WELL_KNOWN:
-            imported = _well_known(name)
+        elif name in KNOWN_FILES:
+            imported = known_file(name)
         else:
             raise InvalidSchema(f"the import {name} is not among the references")
         _load(imported, references, files, (*importers, name))
         files[name] = imported
-
-
-@cache
-def _well_known(name: str) -> FileElement:
-    from moldau.schemas.protobuf.lifting import lift_file
-
-    serialized: bytes = import_module(WELL_KNOWN[name]).DESCRIPTOR.serialized_pb
-    return lift_file(serialized)

@@ -65,10 +65,12 @@ class _Lower:
         self._extends(file.extends, file.package, lowered.extension, lowered.message_type)
         for service in file.services:
             added = lowered.service.add(name=service.name)
+            _set_options(added, service.options)
             scope = within(file.package, service.name)
             for rpc in service.rpcs:
                 method = added.method.add(name=rpc.name, input_type=self._named(rpc.request, scope))
                 method.output_type = self._named(rpc.response, scope)
+                _set_options(method, rpc.options)
                 if rpc.request_streams:
                     method.client_streaming = True
                 if rpc.response_streams:
@@ -96,7 +98,7 @@ class _Lower:
         self._extends(message.extends, full, lowered.extension, lowered.nested_type)
         for extensions in message.extensions:
             for item in extensions.ranges:
-                lowered.extension_range.add(start=item.first, end=item.last + 1)
+                _set_options(lowered.extension_range.add(start=item.first, end=item.last + 1), extensions.options)
         for reserved in message.reserved:
             for value in reserved.values:
                 if isinstance(value, Range):
@@ -257,9 +259,9 @@ def _set_options(target: Message, options: Iterable[Option]) -> None:
             if named is None:
                 raise InvalidSchema(f"{text} is no value of the option {option.name}")
             setattr(holder, option.name, named.number)
-        elif option.value.kind is Kind.STRING:
-            setattr(holder, option.name, text)
-        elif text in ("true", "false"):
-            setattr(holder, option.name, text == "true")
         else:
-            raise InvalidSchema(f"{text} is no value of the option {option.name}")
+            value = text if option.value.kind is Kind.STRING else {"true": True, "false": False}.get(text)
+            try:
+                setattr(holder, option.name, value)
+            except TypeError:
+                raise InvalidSchema(f"{text} is no value of the option {option.name}") from None

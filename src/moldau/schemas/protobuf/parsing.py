@@ -335,12 +335,10 @@ class _Parser:
     def _rpc_type(self) -> tuple[str, bool]:
         tokens = self._tokens
         tokens.expect("(")
-        name = tokens.full_name()
-        streams = name == "stream" and not tokens.at(")")
-        if streams:
-            name = tokens.full_name()
+        streams = tokens.accept("stream")
+        name = "stream" if streams and tokens.at(")") else tokens.full_name()  # a message may be called so
         tokens.expect(")")
-        return name, streams
+        return name, streams and name != "stream"
 
     def _option_statement(self) -> Option:
         option = self._option()

@@ -8,6 +8,7 @@ from moldau.schemas.protobuf.elements import MessageElement, Option
 from moldau.schemas.protobuf.files import link
 from moldau.schemas.protobuf.linking import ROOT, Linked, within
 from moldau.schemas.protobuf.normal import normal_file
+from moldau.schemas.protobuf.pool import build_pool
 from moldau.schemas.protobuf.printing import print_file
 from moldau.schemas.schema import InvalidSchema, SchemaType
 
@@ -60,6 +61,7 @@ class ProtobufSchema:
 
 def parse_protobuf(text: str, references: Mapping[str, str]) -> ProtobufSchema:
     linked = link(text, references)
+    build_pool(linked)
     return ProtobufSchema(print_file(linked.root), dict(references), linked)
 
 
