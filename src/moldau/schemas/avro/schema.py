@@ -1,5 +1,6 @@
 """An Avro schema as registries handle it: canonical text, normal form, references by full name."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,6 +9,8 @@ from moldau.schemas.avro.printing import canonical_json, normal_text
 from moldau.schemas.avro.types import AvroType, Named, NamedType
 from moldau.schemas.json_text import Json, read_json, write_json
 from moldau.schemas.schema import InvalidSchema, SchemaType
+
+_BARE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +54,6 @@ def parse_avro(text: str, references: Mapping[str, str]) -> AvroSchema:
 
 def _read(text: str) -> Json:
     bare = text.strip()
-    if bare.replace(".", "").replace("_", "").isalnum():  # a name without quotes, as Avro's own parsers take it
+    if _BARE_NAME.fullmatch(bare):  # without quotes, as Avro's own parsers take it
         return bare
     return read_json(text, "Avro schema")

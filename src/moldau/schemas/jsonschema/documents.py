@@ -9,6 +9,9 @@ from moldau.schemas.schema import InvalidSchema
 
 BASE_URI = "http://schema.invalid/"  # reserved: no such host can exist
 _DATA = frozenset(("const", "default", "enum", "examples"))  # keywords whose values are no schemas
+_BY_NAME = frozenset(  # keywords whose values are schemas by name
+    ("properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas")
+)
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
@@ -63,14 +66,11 @@ class Documents:
         if not isinstance(document, dict):
             raise InvalidSchema("/: a JSON Schema is an object or a boolean")
         self._by_uri.setdefault(base, document)
-        waiting: list[tuple[Json, str]] = [(document, base)]
+        waiting: list[tuple[JsonObject, str]] = [(document, base)]
         while waiting:
-            value, base = waiting.pop()
-            if isinstance(value, dict):
-                base = self._enter(value, base, draft)
-                waiting += [(item, base) for key, item in value.items() if key not in _DATA]
-            elif isinstance(value, list):
-                waiting += [(item, base) for item in value]
+            schema, base = waiting.pop()
+            base = self._enter(schema, base, draft)
+            waiting += [(inner, base) for _, inner in _children(schema)]
 
     def _enter(self, schema: JsonObject, base: str, draft: Draft) -> str:
         own = schema.get(draft.id_keyword)
@@ -109,15 +109,29 @@ def _join(base: str, reference: str) -> str:
     return urldefrag(base).url + reference if reference.startswith("#") else urljoin(base, reference)
 
 
-def _objects(document: Json) -> Iterator[tuple[str, JsonObject]]:
-    waiting: list[tuple[str, Json]] = [("#", document)]
-    while waiting:
-        path, value = waiting.pop()
+def _children(schema: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    """The subschemas directly inside a schema, each with its path from it. Unknown keywords may have some too."""
+    for keyword, value in schema.items():
         if isinstance(value, dict):
-            yield path, value
-            waiting += [(f"{path}/{key}", item) for key, item in value.items() if key not in _DATA]
-        elif isinstance(value, list):
-            waiting += [(f"{path}/{index}", item) for index, item in enumerate(value)]
+            if keyword in _BY_NAME:
+                for name, inner in value.items():
+                    if isinstance(inner, dict):
+                        yield f"/{keyword}/{name}", inner
+            elif keyword not in _DATA:
+                yield f"/{keyword}", value
+        elif isinstance(value, list) and keyword not in _DATA:
+            for index, inner in enumerate(value):
+                if isinstance(inner, dict):
+                    yield f"/{keyword}/{index}", inner
+
+
+def _objects(document: Json) -> Iterator[tuple[str, JsonObject]]:
+    """All subschemas of a document that are objects, with their paths."""
+    waiting: list[tuple[str, JsonObject]] = [("#", document)] if isinstance(document, dict) else []
+    while waiting:
+        path, schema = waiting.pop()
+        yield path, schema
+        waiting += [(path + step, inner) for step, inner in _children(schema)]
 
 
 def _pointed(document: Json, pointer: str) -> JsonObject | bool | None:
