@@ -65,7 +65,7 @@ def check_compatibility(
 def unreadable(*, reader: ParsedSchema, writer: ParsedSchema) -> tuple[Incompatibility, ...]:
     """What in data of `writer` a consumer with `reader` cannot read."""
     if reader.schema_type != writer.schema_type:
-        message = f"the schema types differ: {reader.schema_type} and {writer.schema_type}"
+        message = f"the schema types differ: {' and '.join(sorted((reader.schema_type, writer.schema_type)))}"
         return (Incompatibility("SCHEMA_TYPE_CHANGED", "/", message),)
     return _differ(reader.schema_type)(reader, writer)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from moldau.schemas.rules import TOO_COMPLEX, Difference, Differences
 
-MAX_COMPARISONS = 50_000  # of pairs in one comparison of two schemas
+MAX_COMPARISONS = 20_000  # of pairs in one comparison of two schemas
 MAX_DEPTH = 48  # of pairs in pairs
 
 
@@ -21,6 +21,7 @@ class Pairs:
         self._order: list[tuple[int, int]] = []
         self._cuts = 0
         self._comparisons = 0
+        self.exhausted = False  # whether a limit was reached, maybe in a trial that nobody hears of
 
     def compare(
         self, left: object, right: object, path: str, out: Differences, body: Callable[[Differences], None]
@@ -34,6 +35,7 @@ class Pairs:
         if known is None:
             self._comparisons += 1
             if self._comparisons > MAX_COMPARISONS or len(self._open) >= MAX_DEPTH:
+                self.exhausted = True
                 out.add(TOO_COMPLEX, path)
                 return
             inner = Differences(out.rules)
@@ -55,3 +57,8 @@ class Pairs:
                     del self._known[key]
             self._order[mark:] = [key for key in self._order[mark:] if key in self._known]
         return trial
+
+    def finish(self, out: Differences) -> None:
+        """Say in `out` that a limit was reached, if the limit hid in a trial."""
+        if self.exhausted:
+            out.found.insert(0, Difference(out.rules[TOO_COMPLEX], ""))

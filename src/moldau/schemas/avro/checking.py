@@ -11,6 +11,7 @@ from moldau.schemas.avro.types import Array, AvroType, Enum, Fixed, Map, Primiti
 from moldau.schemas.schema import ParsedSchema, reason
 
 MAX_PAYLOAD_DEPTH = 100  # records in records
+MAX_PATH = 100  # characters of the path in a reason
 MAX_EMPTY_ITEMS = 100_000  # items of an array that take no bytes: a few bytes could claim any number of them
 
 Walk: TypeAlias = Callable[[bytes, int, int, int], int]
@@ -151,7 +152,7 @@ class _Generator:
             word = "elif"
         names = ", ".join(name_of(branch) for branch in schema.branches)[:100]
         refusal = f"raise Misfit(f'the union has no branch {{n}}: ' + {names!r})"
-        return [*lines, "else:", f"    {refusal}"] if schema.branches else [refusal]
+        return [*lines, "else:", f"    {refusal}"] if schema.branches else [*lines, refusal]
 
 
 def _inside(lines: list[str]) -> list[str]:
@@ -221,7 +222,8 @@ def _varint(data: bytes, at: int, most: int) -> tuple[int, int]:
 def located(field: str, fault: Exception) -> Misfit:
     """The fault with the name of the field that it is in; from inner to outer they make a path."""
     if isinstance(fault, Misfit):
-        return Misfit(fault.text, f"{field}.{fault.path}" if fault.path else field)
+        path = f"{field}.{fault.path}" if fault.path else field
+        return Misfit(fault.text, path if len(path) <= MAX_PATH else f"{path[:MAX_PATH]}…")
     if isinstance(fault, UnicodeDecodeError):
         return Misfit(f"not UTF-8: {fault.reason} at {fault.start}", field)
     return Misfit("the value ends too early", field)

@@ -24,7 +24,9 @@ def compare_avro(reader: ParsedSchema, writer: ParsedSchema) -> tuple[Incompatib
     assert isinstance(reader, AvroSchema)
     assert isinstance(writer, AvroSchema)
     differences = Differences(RULES)
-    _Resolution().resolve(reader.root, writer.root, "", differences)
+    resolution = _Resolution()
+    resolution.resolve(reader.root, writer.root, "", differences)
+    resolution.pairs.finish(differences)
     return differences.incompatibilities("")
 
 
@@ -32,7 +34,7 @@ class _Resolution:
     """One comparison of two schemas."""
 
     def __init__(self) -> None:
-        self._pairs = Pairs()
+        self.pairs = Pairs()
 
     def resolve(self, reader: AvroType, writer: AvroType, path: str, out: Differences) -> None:
         if isinstance(writer, Union):
@@ -48,7 +50,7 @@ class _Resolution:
             self._same_kind(reader, writer, path, out)
 
     def _readable(self, reader: AvroType, writer: AvroType, out: Differences) -> bool:
-        return self._pairs.trial(out, lambda trial: self.resolve(reader, writer, "", trial)).compatible
+        return self.pairs.trial(out, lambda trial: self.resolve(reader, writer, "", trial)).compatible
 
     def _same_kind(self, reader: AvroType, writer: AvroType, path: str, out: Differences) -> None:
         match reader, writer:
@@ -68,7 +70,7 @@ class _Resolution:
                     symbols = ", ".join(missing)
                     out.add("MISSING_ENUM_SYMBOLS", f"{path}/symbols", name=reader.full_name, symbols=symbols)
             case Record(), Record():
-                self._pairs.compare(reader, writer, path, out, lambda inner: self._records(reader, writer, inner))
+                self.pairs.compare(reader, writer, path, out, lambda inner: self._records(reader, writer, inner))
 
     def _records(self, reader: Record, writer: Record, out: Differences) -> None:
         _compare_names(reader, writer, "", out)

@@ -30,7 +30,9 @@ def json_schema_differences(reader: ParsedSchema, writer: ParsedSchema) -> Diffe
     assert isinstance(reader, JsonSchema)
     assert isinstance(writer, JsonSchema)
     out = Differences(RULES)
-    Comparison().compare(Side(writer.documents).root(), Side(reader.documents).root(), "", out)
+    comparison = Comparison()
+    comparison.compare(Side(writer.documents).root(), Side(reader.documents).root(), "", out)
+    comparison.pairs.finish(out)
     return out
 
 
@@ -38,10 +40,10 @@ class Comparison:
     """From `original`, which data fits, to `update`, which it has to fit."""
 
     def __init__(self) -> None:
-        self._pairs = Pairs()
+        self.pairs = Pairs()
 
     def compare(self, original: Node, update: Node, path: str, out: Differences) -> None:
-        self._pairs.compare(original, update, path, out, lambda inner: self._compare(original, update, inner))
+        self.pairs.compare(original, update, path, out, lambda inner: self._compare(original, update, inner))
 
     def compare_optional(self, original: Node | None, update: Node | None, path: str, out: Differences) -> None:
         """As `compare`, where a schema may be missing on either side."""
@@ -54,7 +56,7 @@ class Comparison:
 
     def trial(self, original: Node, update: Node, path: str, out: Differences) -> Differences:
         """What the comparison finds, without adding it to `out`."""
-        return self._pairs.trial(out, lambda trial: self.compare(original, update, path, trial))
+        return self.pairs.trial(out, lambda trial: self.compare(original, update, path, trial))
 
     def _compare(self, original: Node, update: Node, out: Differences) -> None:
         if original.kind is not update.kind:

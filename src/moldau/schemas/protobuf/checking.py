@@ -28,12 +28,13 @@ class ProtobufChecker:
             except DecodeError as error:
                 faults[index] = reason(f"no message {name}: {error}")
                 continue
+            if required and not message.IsInitialized():
+                faults[index] = f"no message {name}: lacks a required field"
+                continue
             encoded = size()
             discard()
             if size() != encoded:
                 faults[index] = f"no message {name}: has a field that the schema does not have"
-            elif required and not message.IsInitialized():
-                faults[index] = f"no message {name}: lacks a required field"
         return faults
 
 

@@ -79,6 +79,7 @@ class _Comparison:
         scopes = (original.package, update.package)
         self._types(original.messages, update.messages, scopes, "", out)
         _enums(original.enums, update.enums, "", out)
+        self._pairs.finish(out)
 
     def _types(
         self,
