@@ -65,7 +65,9 @@ class ParsedSchema(Protocol):
 
 
 def check_limits(text: str, references: Mapping[str, str]) -> None:
-    """Refuse what is too large to be worth parsing."""
+    """Refuse what is empty, or too large to be worth parsing."""
+    if not text.strip():
+        raise InvalidSchema("the schema is empty")
     if len(text) > MAX_SCHEMA_BYTES or len(text.encode("utf-8", "replace")) > MAX_SCHEMA_BYTES:
         raise InvalidSchema(f"the schema is larger than {MAX_SCHEMA_BYTES} bytes: split it with references")
     if len(references) > MAX_REFERENCES:

@@ -1,7 +1,6 @@
 """Files that a .proto text needs: those among its references, and those that registries know. Reads no disk."""
 
 import base64
-import binascii
 from collections.abc import Mapping
 
 from moldau.schemas.protobuf.elements import FileElement
@@ -37,7 +36,7 @@ def _descriptor_bytes(text: str) -> bytes | None:
         return None
     try:
         return base64.b64decode(packed, validate=True)
-    except binascii.Error:
+    except ValueError:  # not base64: a .proto text, or nothing that anybody knows
         return None
 
 
