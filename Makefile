@@ -103,6 +103,7 @@ docs: setup
 	@$(BIN)/python -m moldau.broker.settings > docs/settings.md
 	@MOLDAU_COMPILE=0 $(BIN)/python -m moldau.broker.protocol_page > docs/protocol.md  # compiled modules have no docstrings
 	@PYTHONPATH=tests $(BIN)/python -m support.file_map > docs/files.md
+	@PYTHONPATH=tests $(BIN)/python -m support.rules_page > docs/compatibility.md
 
 bench: setup compile
 	@$(BIN)/python -m benchmarks $(ARGS)

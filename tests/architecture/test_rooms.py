@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.repository.sources import PACKAGE, ROOT, SOURCES, parsed, shown
 
-PURE = ("base", "wire", "security", "metadata", "groups", "transactions")
+PURE = ("base", "wire", "security", "schemas", "metadata", "groups", "transactions")
 PURE_FILES = ("log/validate.py",)
 IMPURE_CALLS = {"open", "print", "input", "uuid1", "uuid4", "now", "today", "urandom"}
 

@@ -582,7 +582,8 @@ COMBINATIONS = [
 ]  # fmt: skip
 
 DEFS = {"definitions": {"a": S, "b": I, "c": N}}
-TREE = {"type": "object", "additionalProperties": False, "properties": {"kids": arr(items={"$ref": "#"})}}
+KIDS = arr(items={"$ref": "#"})
+TREE = closed(kids=KIDS)
 LINKED = {"oneOf": [NULL, closed(next={"$ref": "#"}, value=I)]}
 
 REFERENCES = [
@@ -598,9 +599,9 @@ REFERENCES = [
     ),
     Case({"definitions": {"x": S}, **I}, {"definitions": {"x": I}, **I}, (), "what nothing uses means nothing"),
     Case(TREE, TREE, (), "a tree is the same tree"),
-    Case(TREE, {**TREE, "properties": {**TREE["properties"], "x": S}}, (), "a tree gets a property"),
+    Case(TREE, closed(kids=KIDS, x=S), (), "a tree gets a property"),
     Case(
-        {**TREE, "properties": {**TREE["properties"], "x": S}},
+        closed(kids=KIDS, x=S),
         TREE,
         ("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL",),
         "a tree loses a property",
