@@ -38,9 +38,9 @@ not at all.""",
     (
         "JSON Schema",
         JSON,
-        """All drafts from 4 on. As in Confluent's registry, with its strict policy, these keywords are not compared: `if`,
-`then`, `else`, `contains`, `propertyNames`, `format`, and `patternProperties` but where a property comes or goes; and
-nobody looks whether a value fits more schemas of `oneOf` than before.""",
+        """All drafts from 4 on. As in Confluent's registry, with its strict policy, these keywords are not compared:
+`if`, `then`, `else`, `contains`, `propertyNames`, `format`, and `patternProperties` but where a property comes or goes;
+and nobody looks whether a value fits more schemas of `oneOf` than before.""",
     ),
     (
         "Protobuf",
