@@ -15,6 +15,7 @@ from chaos.workloads.errors import is_hard_in_python
 
 UNDER_WAY = 500
 POLL_MS = 200
+RECONNECT_MS = 500  # for kafka-python, which by default stays away for up to half a minute from a broker that was down
 HASTY = {"request_timeout_ms": 5_000, "retry_backoff_ms": 50, "metadata_max_age_ms": 5_000}
 READING = {**HASTY, "isolation_level": "read_committed", "auto_offset_reset": "none", "fetch_max_wait_ms": 100}
 
@@ -73,7 +74,7 @@ class KafkaPython(Numbered):
     def work(self) -> None:
         producer = KafkaProducer(
             enable_idempotence=True, linger_ms=2, delivery_timeout_ms=600_000, max_block_ms=int(PATIENCE_S * 1000),
-            **HASTY, **self.setting.access.kafka_python,
+            reconnect_backoff_max_ms=RECONNECT_MS, **HASTY, **self.setting.access.kafka_python,
         )  # fmt: skip
         while not self.ending.is_set():
             partition, value = self.next_record()
@@ -132,7 +133,8 @@ class AiokafkaReader(PythonReader):
 
 class KafkaPythonReader(PythonReader):
     def work(self) -> None:
-        consumer = KafkaConsumer(enable_auto_commit=False, **READING, **self.setting.access.kafka_python)
+        settings = {**READING, **self.setting.access.kafka_python, "reconnect_backoff_max_ms": RECONNECT_MS}
+        consumer = KafkaConsumer(enable_auto_commit=False, **settings)
         self.begin(consumer, TopicPartition)
         while not self.ending.is_set():
             try:
