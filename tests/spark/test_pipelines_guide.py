@@ -17,7 +17,7 @@ from support.guides import Block, blocks
 pytest.importorskip("pyspark", reason="needs PySpark: pip install '.[spark]'")
 
 from moldau.spark.pipelines.directory import pipeline_directory
-from moldau.spark.pipelines.interception import intercept_queries
+from moldau.spark.pipelines.interception import CHECKPOINTS, intercept_queries
 from moldau.spark.pipelines.status import PipelineState, PipelineStatus, write_status
 from moldau.tools.root import app
 
@@ -29,12 +29,16 @@ def of(language: str) -> list[Block]:
     return [block for block in blocks(GUIDE) if block.language == language]
 
 
-def test_its_pipeline_is_one(spark: Any, broker: AnyBroker) -> None:
+def test_its_pipeline_is_one(spark: Any, broker: AnyBroker, tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     pipeline = next(block for block in of("python") if "def main(spark)" in block.text)
     pipeline.run(names)
-    with intercept_queries() as intercepted:
-        names["main"](spark)
+    spark.conf.set(CHECKPOINTS, tmp_path.as_uri())
+    try:
+        with intercept_queries() as intercepted:
+            names["main"](spark)
+    finally:
+        spark.conf.unset(CHECKPOINTS)
     (planned,) = intercepted.planned
     assert (planned.name, planned.writes.options["topic"]) == ("large-orders", "large-orders")
 

@@ -214,7 +214,7 @@ def _run_queries(
                 return PipelineState.STOPPED
             finally:
                 signals.raises = False
-                _stop_queries(intercepted, signals)
+                _stop_queries(intercepted, signals, writer)
 
 
 def check_master(master: str) -> None:
@@ -295,12 +295,17 @@ def _await_termination(intercepted: InterceptedQueries, directory: PipelineDirec
             time.sleep(POLL_S)
 
 
-def _stop_queries(intercepted: InterceptedQueries, signals: StopSignals) -> None:
-    """Stop each query between two batches, if the current one ends in time and no second signal comes."""
+def _stop_queries(intercepted: InterceptedQueries, signals: StopSignals, writer: StatusWriter) -> None:
+    """Stop each query between two batches, if the current one ends in time and no second signal comes.
+
+    A query that waits for its broker is stopped at once.
+    """
     deadline = time.monotonic() + BATCH_GRACE_S
     for query in intercepted.queries:
         batch = _batch_of(query)
         while query.isActive and signals.received < 2 and time.monotonic() < deadline:
+            if writer.is_waiting(query.name or str(query.id)):
+                break
             if not query.status["isTriggerActive"] or _batch_of(query) != batch:
                 break
             time.sleep(STOP_POLL_S)

@@ -32,6 +32,11 @@ class StatusWriter:
         """Where the query's latest batch of this run ended, per source, as JSON; None before the first."""
         return self._end_offsets.get(name)
 
+    def is_waiting(self, name: str) -> bool:
+        """Whether a broker of the query did not answer at the latest look."""
+        seen = self._status.observations.get(name)
+        return seen is not None and seen.unreachable_since_ms is not None
+
     def transition(self, state: PipelineState, reason: str = "") -> None:
         with self._lock:
             ended_ms = None if state in ALIVE else now_ms()
