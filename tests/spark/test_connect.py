@@ -30,6 +30,6 @@ def test_a_remote_session(
     assert told["metrics"] == [f"moldau[{topic}]"]
     assert (told["batches"], told["in batches"]) == (True, 10)
     assert "exactly-once is not possible in foreachBatch over Spark Connect" in told["exactly once in batches"]
-    assert "startingOfsets is not an option for reading; did you mean startingOffsets?" in told["unknown option"]
+    assert "startingofsets is not an option for reading; did you mean startingOffsets?" in told["unknown option"]
     assert "the topic not-there does not exist; create it" in told["batch"]
-    assert "update" in told["update"], "refused by Spark, without our hint"
+    assert "moldau does not support Update mode" in told["update"], "refused by Spark, without our hint"
