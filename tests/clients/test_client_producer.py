@@ -15,6 +15,7 @@ from moldau.client.errors import (
     InvalidUse,
     RecordTooLarge,
     SerializationFailed,
+    TimedOut,
 )
 from moldau.client.producer.delivery import Delivered, Delivery
 from moldau.client.producer.producer import Producer
@@ -179,6 +180,15 @@ def test_a_callback_may_send_wait_flush_and_close(
     assert len(values(broker, topic)) == 12
     with pytest.raises(Closed):
         producer.send(topic, b"x")
+
+
+def test_flush_waits_for_callbacks(producer: Producer, create_topic: CreateTopic) -> None:
+    returns = threading.Event()
+    producer.send(create_topic(), "x", on_delivery=lambda _: returns.wait(S)).result(S)
+    with pytest.raises(TimedOut):
+        producer.flush(0.1)
+    returns.set()
+    producer.flush(S)
 
 
 def test_flush_and_close_raise_failures_that_nobody_looked_at(

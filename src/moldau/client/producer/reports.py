@@ -211,7 +211,7 @@ class ReportThread:
             self._wake.set()
 
     def flush(self, deadline: float) -> int:
-        """Wait until all records are reported and their callbacks called; the number of records without report."""
+        """Wait until all records are reported and their callbacks have returned; the number of those that are not."""
         if not (len(self._kafka) or self._calls or self._calling):
             return 0
         with self._guest():
@@ -226,7 +226,8 @@ class ReportThread:
             if not self._is_here():
                 waiter = Waiter()
                 self.call_later(waiter)
-                waiter.wait(deadline - time.monotonic())
+                if not waiter.wait(deadline - time.monotonic()):
+                    left = max(left, len(self._calls), 1)
         return left
 
     def _flush(self, timeout: float) -> int:
