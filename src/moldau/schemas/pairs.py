@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from moldau.schemas.rules import TOO_COMPLEX, Difference, Differences
 
-MAX_COMPARISONS = 20_000  # of pairs in one comparison of two schemas
+MAX_COMPARISONS = 40_000  # of pairs in one comparison of two schemas; a trial is one more
 MAX_DEPTH = 48  # of pairs in pairs
 
 
@@ -50,6 +50,12 @@ class Pairs:
         """What an attempt finds, apart from `out`."""
         cuts, mark = self._cuts, len(self._order)
         trial = Differences(out.rules)
+        self._comparisons += 1
+        if self._comparisons > MAX_COMPARISONS:
+            self.exhausted = True
+        if self.exhausted:
+            trial.add(TOO_COMPLEX, "")
+            return trial
         attempt(trial)
         if self._cuts > cuts and not trial.compatible:
             for key in self._order[mark:]:

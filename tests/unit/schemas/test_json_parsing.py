@@ -5,6 +5,7 @@ import json
 import pytest
 
 from moldau.schemas import InvalidSchema, ParsedSchema, SchemaType, checker, parse
+from moldau.schemas.jsonschema.documents import MAX_PATTERNS
 from moldau.schemas.jsonschema.drafts import Draft, draft_of
 from moldau.schemas.jsonschema.schema import JsonSchema
 
@@ -70,6 +71,10 @@ def test_without_a_schema_it_is_draft_7() -> None:
         ({"items": {"$ref": "http://127.0.0.1:1/x.json"}}, "remote schemas are not fetched"),
         ({"$ref": "file:///etc/passwd"}, "remote schemas are not fetched"),
         ({"default": "\ud800"}, "surrogates not allowed"),
+        (
+            {"items": {"patternProperties": {f"^{index}": {} for index in range(MAX_PATTERNS + 1)}}},
+            f"#/items/patternProperties: 101 patterns; at most {MAX_PATTERNS}",
+        ),
     ],
 )
 def test_what_is_refused(document: object, fault: str) -> None:

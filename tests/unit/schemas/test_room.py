@@ -122,3 +122,12 @@ def test_differences_are_bounded() -> None:
     before = parse(SchemaType.JSON, f'{{"additionalProperties":false,"properties":{{{many}}}}}')
     after = parse(SchemaType.JSON, '{"additionalProperties":false,"type":"object"}')
     assert len(check_compatibility(CompatibilityLevel.BACKWARD, after, [before])) == MAX_DIFFERENCES
+
+
+def test_large_schemas_are_compared_in_bounded_work() -> None:
+    """Each of these would take minutes if every part were compared with every other."""
+    fixed = [{"type": "fixed", "name": f"F{index}", "size": 1} for index in range(3_000)]
+    values = {"enum": list(range(30_000))}
+    for schema_type, schema in ((SchemaType.AVRO, fixed), (SchemaType.JSON, values)):
+        one, other = (parse(schema_type, json.dumps(schema)) for _ in range(2))
+        assert not check_compatibility(CompatibilityLevel.FULL, one, [other])

@@ -145,14 +145,16 @@ class _Generator:
         return [f"at = {self._function(schema)}(data, at, size, {deeper})"]
 
     def _union(self, schema: Union) -> list[str]:
-        lines = list(_INDEX)
-        word = "if"
-        for index, branch in enumerate(schema.branches):
-            lines += [f"{word} n == {index}:", *_inside(self._inline(branch) or ["pass"])]
-            word = "elif"
         names = ", ".join(name_of(branch) for branch in schema.branches)[:100]
-        refusal = f"raise Misfit(f'the union has no branch {{n}}: ' + {names!r})"
-        return [*lines, "else:", f"    {refusal}"] if schema.branches else [*lines, refusal]
+        lines = [
+            *_INDEX,
+            f"if not 0 <= n < {len(schema.branches)}: raise Misfit(f'the union has no branch {{n}}: ' + {names!r})",
+            "branch = n",
+        ]
+        for index, branch in enumerate(schema.branches):  # flat: Python's compiler nests each elif in the one before
+            if inner := self._inline(branch):
+                lines += [f"if branch == {index}:", *_inside(inner)]
+        return lines
 
 
 def _inside(lines: list[str]) -> list[str]:

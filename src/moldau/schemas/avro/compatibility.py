@@ -1,7 +1,9 @@
 """Schema resolution of Avro: what a reader cannot read of a writer's data.
 
-Not by the package `avro`: it resolves no aliases of named types in namespaces, and its messages name no paths.
+Not by the package `avro`: docs/decisions/0033-schemas.md says why.
 """
+
+from collections.abc import Iterable
 
 from moldau.schemas.avro.rules import RULES
 from moldau.schemas.avro.schema import AvroSchema
@@ -35,19 +37,30 @@ class _Resolution:
 
     def __init__(self) -> None:
         self.pairs = Pairs()
+        self._branches: dict[int, dict[str, AvroType]] = {}  # of unions, by name
 
     def resolve(self, reader: AvroType, writer: AvroType, path: str, out: Differences) -> None:
         if isinstance(writer, Union):
             for index, branch in enumerate(writer.branches):
+                if self.pairs.exhausted:
+                    return
                 self.resolve(reader, branch, f"{path}/{index}", out)
         elif isinstance(reader, Union):
-            if not any(self._readable(branch, writer, out) for branch in reader.branches):
+            if not any(self._readable(branch, writer, out) for branch in self._candidates(reader, writer)):
                 out.add("MISSING_UNION_BRANCH", path, writer=name_of(writer))
         elif reader.kind != writer.kind and not (isinstance(reader, Record) and isinstance(writer, Record)):
             if writer.kind not in PROMOTIONS.get(reader.kind, ()):
                 out.add("TYPE_MISMATCH", path, reader=name_of(reader), writer=name_of(writer))
         else:
             self._same_kind(reader, writer, path, out)
+
+    def _candidates(self, reader: Union, writer: AvroType) -> Iterable[AvroType]:
+        """The branches of the reader's union, that of the writer's name first."""
+        by_name = self._branches.setdefault(id(reader), {})
+        if not by_name:
+            by_name.update((name_of(branch), branch) for branch in reader.branches)
+        same = by_name.get(name_of(writer))
+        return reader.branches if same is None else (same, *reader.branches)
 
     def _readable(self, reader: AvroType, writer: AvroType, out: Differences) -> bool:
         return self.pairs.trial(out, lambda trial: self.resolve(reader, writer, "", trial)).compatible
@@ -65,7 +78,8 @@ class _Resolution:
                     out.add("FIXED_SIZE_MISMATCH", f"{path}/size", name=reader.full_name, **sizes)
             case Enum(), Enum():
                 _compare_names(reader, writer, path, out)
-                missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
+                known = set(reader.symbols)
+                missing = [symbol for symbol in writer.symbols if symbol not in known]
                 if missing and reader.default is None:
                     symbols = ", ".join(missing)
                     out.add("MISSING_ENUM_SYMBOLS", f"{path}/symbols", name=reader.full_name, symbols=symbols)

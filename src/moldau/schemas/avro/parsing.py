@@ -1,6 +1,7 @@
 """Parser of Avro schemas: JSON to types, with the path of whatever is wrong. Strict about names and defaults."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 from moldau.schemas.avro.defaults import default_fault
@@ -201,7 +202,7 @@ def _symbols(value: JsonObject, path: str) -> tuple[tuple[str, ...], str | None]
         raise InvalidSchema(f"{path}: an enum needs an array of symbols")
     names = tuple(_name(item, _at(path, f"symbols/{index}")) for index, item in enumerate(symbols))
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(names).most_common(1)[0][0]
         raise InvalidSchema(f"{_at(path, 'symbols')}: the enum has the symbol {twice} twice")
     default = _text(value, "default", path)
     if default is not None and default not in names:

@@ -96,6 +96,8 @@ class Comparison:
         else:
             return False
         for before, after in candidates:
+            if self.pairs.exhausted:
+                return False
             trial = self.trial(before, after, "", out)
             if trial.compatible:
                 out.add_all(trial.found)
@@ -126,6 +128,8 @@ class Comparison:
         for index, before in enumerate(befores):
             edges[index] = {}
             for position, after in enumerate(afters):
+                if self.pairs.exhausted:
+                    break
                 where = "" if original.generated else f"{path}/{index}"
                 trial = self.trial(before, after, where, out)
                 if trial.compatible:

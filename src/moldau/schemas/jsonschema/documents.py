@@ -8,6 +8,7 @@ from moldau.schemas.jsonschema.drafts import Draft, draft_of
 from moldau.schemas.schema import InvalidSchema
 
 BASE_URI = "http://schema.invalid/"  # reserved: no such host can exist
+MAX_PATTERNS = 100  # of one object: each property may be matched with each
 _DATA = frozenset(("const", "default", "enum", "examples"))  # keywords whose values are no schemas
 _BY_NAME = frozenset(  # keywords whose values are schemas by name
     ("properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas")
@@ -34,9 +35,12 @@ class Documents:
         return self._base_of.get(id(schema), BASE_URI)
 
     def check(self) -> None:
-        """Raise InvalidSchema for a reference that leads nowhere."""
+        """Raise InvalidSchema for a reference that leads nowhere, and for too many patterns."""
         for document in (self.root, *self._referenced.values()):
             for path, schema in _objects(document):
+                patterns = schema.get("patternProperties")
+                if isinstance(patterns, dict) and len(patterns) > MAX_PATTERNS:
+                    raise InvalidSchema(f"{path}/patternProperties: {len(patterns)} patterns; at most {MAX_PATTERNS}")
                 for keyword in _REFERENCES:
                     target = schema.get(keyword)
                     if isinstance(target, str) and self.resolve(schema, target) is None:

@@ -188,12 +188,15 @@ class Side:
         return Node(_TYPES.get(name, Kind.ANYTHING), self, schema, integer=name == "integer")
 
 
-def same_json(left: Json, right: Json) -> bool:
-    """Equality as JSON has it: 1 and 1.0 are equal, 1 and true are not."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same_json, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same_json(value, right[key]) for key, value in left.items())
-    return left == right
+def json_key(value: Json) -> str:
+    """Equal for values that are equal in JSON: 1 and 1.0 are, 1 and true are not."""
+    return write_sorted_json(_whole(value))
+
+
+def _whole(value: Json) -> Json:
+    """The value with floats that are whole as integers."""
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value

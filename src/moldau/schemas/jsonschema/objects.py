@@ -56,8 +56,9 @@ def _has_default(node: Node, name: str) -> bool:
 
 def _compare_required(original: Node, update: Node, out: Differences) -> None:
     before, after = _required(original), _required(update)
+    described = update.subs("properties")
     for name in original.subs("properties"):
-        if name not in update.subs("properties"):
+        if name not in described:
             continue
         if name in before and name not in after:
             out.add("REQUIRED_ATTRIBUTE_REMOVED", f"/required/{name}")
@@ -68,12 +69,16 @@ def _compare_required(original: Node, update: Node, out: Differences) -> None:
 
 def _compare_properties(comparison: Comparing, original: Node, update: Node, out: Differences) -> None:
     before, after = original.subs("properties"), update.subs("properties")
+    required = _required(update)
     for name in before | after:
         path = f"/properties/{name}"
         if name not in after:
             _removed(comparison, before[name], name, update, path, out)
         elif name not in before:
-            _added(comparison, after[name], name, original, update, path, out)
+            word = "OPTIONAL_PROPERTY"
+            if name in required:
+                word = "REQUIRED_PROPERTY_WITH_DEFAULT" if _has_default(update, name) else "REQUIRED_PROPERTY"
+            _added(comparison, after[name], name, word, original, path, out)
         else:
             comparison.compare(before[name], after[name], path, out)
 
@@ -95,10 +100,8 @@ def _removed(comparison: Comparing, schema: Node, name: str, update: Node, path:
 
 
 def _added(
-    comparison: Comparing, schema: Node, name: str, original: Node, update: Node, path: str, out: Differences
+    comparison: Comparing, schema: Node, name: str, kind: str, original: Node, path: str, out: Differences
 ) -> None:
-    required, default = name in _required(update), _has_default(update, name)
-    kind = "OPTIONAL_PROPERTY" if not required else "REQUIRED_PROPERTY_WITH_DEFAULT" if default else "REQUIRED_PROPERTY"
     if _is_open(original):
         if schema.kind is Kind.ANYTHING:
             out.add("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL", path)

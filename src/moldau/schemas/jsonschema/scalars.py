@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from moldau.schemas.json_text import Json, write_json
 from moldau.schemas.jsonschema.drafts import Draft
-from moldau.schemas.jsonschema.model import Node, same_json
+from moldau.schemas.jsonschema.model import Node, json_key
 from moldau.schemas.jsonschema.rules import BOUNDS
 from moldau.schemas.rules import Differences
 
@@ -42,7 +42,7 @@ def compare_enums(original: Node, update: Node, out: Differences) -> None:
 
 def compare_consts(original: Node, update: Node, out: Differences) -> None:
     before = original.source.get("const")
-    if not same_json(before, update.source.get("const")):
+    if json_key(before) != json_key(update.source.get("const")):
         out.add("ENUM_ARRAY_CHANGED", "/const", values=write_json(before))
 
 
@@ -85,4 +85,5 @@ def _values(node: Node) -> list[Json]:
 
 
 def _without(values: list[Json], others: list[Json]) -> list[Json]:
-    return [value for value in values if not any(same_json(value, other) for other in others)]
+    known = {json_key(other) for other in others}
+    return [value for value in values if json_key(value) not in known]

@@ -209,9 +209,12 @@ def _compare_oneofs(
 ) -> None:
     old_names = {oneof.name for oneof in original.oneofs}
     new_names = {oneof.name for oneof in update.oneofs}
-    for name in sorted(new_names):
+    known_in: dict[str, list[_Member]] = {}
+    for number, member in after.items():
+        if member.oneof and number in before:
+            known_in.setdefault(member.oneof, []).append(before[number])
+    for name, known in sorted(known_in.items()):
         # Fields exclude each other now. They did before only if they come from one oneof; new ones are in no data.
-        known = [before[number] for number, member in after.items() if member.oneof == name and number in before]
         origins = {member.oneof or member.field.number for member in known}
         if len(origins) > 1:
             alone = sum(not member.oneof for member in known)

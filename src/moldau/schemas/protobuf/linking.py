@@ -1,5 +1,6 @@
 """What the names in .proto files mean: definitions of a file and its imports, and the rules that hold between them."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from moldau.schemas.protobuf.elements import (
     MapType,
     MessageElement,
     Range,
-    ReservedElement,
 )
 from moldau.schemas.schema import InvalidSchema
 
@@ -159,11 +159,12 @@ class _Check:
             if count > 1:
                 raise InvalidSchema(f"line {message.line}: {full} has the name {name} twice")
         used: dict[int, str] = {}
+        reserved = _Reserved(value for element in message.reserved for value in element.values)
         for number, name, line in numbers:
             if number in used:
                 raise InvalidSchema(f"line {line}: {full} gives the number {number} to {used[number]} and {name}")
             used[number] = name
-            if _is_reserved(number, name, message.reserved):
+            if reserved.has(number, name):
                 raise InvalidSchema(f"line {line}: {name} = {number} of {full} is reserved")
         for oneof in message.oneofs:
             if not oneof.fields and not oneof.groups:
@@ -173,8 +174,11 @@ class _Check:
                     raise InvalidSchema(f"line {field.line}: the map {field.name} cannot be in a oneof")
         if self._file.proto3 and (message.extensions or groups):
             raise InvalidSchema(f"line {message.line}: {full} has groups or extensions, which proto3 does not know")
-        for field in fields:
-            self._field(full, field, in_oneof=field not in message.fields)
+        for field in message.fields:
+            self._field(full, field)
+        for oneof in message.oneofs:
+            for field in oneof.fields:
+                self._field(full, field, in_oneof=True)
         for extend in message.extends:
             self._extend(extend, full)
 
@@ -203,10 +207,10 @@ class _Check:
         found = self._resolve(extend.name, scope, line)
         if not isinstance(found.element, MessageElement):
             raise InvalidSchema(f"line {line}: {extend.name} is no message and cannot be extended")
-        ranges = [item for extensions in found.element.extensions for item in extensions.ranges]
+        ranges = _Reserved(item for extensions in found.element.extensions for item in extensions.ranges)
         for field in extend.fields:
             self._field(scope, field, in_oneof=self._file.proto3)
-            if not any(item.first <= field.number <= item.last for item in ranges):
+            if not ranges.has(field.number, ""):
                 raise InvalidSchema(f"line {field.line}: {found.full_name} has no extension number {field.number}")
 
     def _enum(self, full: str, enum: EnumElement) -> None:
@@ -217,11 +221,12 @@ class _Check:
             raise InvalidSchema(f"{where} must begin with the number 0, as proto3 requires")
         alias = next((option.value for option in enum.options if option.name == "allow_alias"), None)
         numbers: dict[int, str] = {}
+        reserved = _Reserved(value for element in enum.reserved for value in element.values)
         for value in enum.values:
             if value.number in numbers and not (isinstance(alias, Constant) and alias.text == "true"):
                 raise InvalidSchema(f"{where} gives {value.number} to {numbers[value.number]} and {value.name}")
             numbers[value.number] = value.name
-            if _is_reserved(value.number, value.name, enum.reserved):
+            if reserved.has(value.number, value.name):
                 raise InvalidSchema(f"{where}: {value.name} = {value.number} is reserved")
         if len({value.name for value in enum.values}) < len(enum.values):
             raise InvalidSchema(f"{where} has a name twice")
@@ -235,9 +240,26 @@ class _Check:
         return found
 
 
-def _is_reserved(number: int, name: str, reserved: Iterable[ReservedElement]) -> bool:
-    return any(
-        value.first <= number <= value.last if isinstance(value, Range) else value == name
-        for element in reserved
-        for value in element.values
-    )
+class _Reserved:
+    """Numbers and names that are set apart, looked up in no more steps than there are digits in their count."""
+
+    def __init__(self, values: Iterable[Range | str]) -> None:
+        self._names: set[str] = set()
+        self._ends: list[int] = []  # of disjoint ranges, in order
+        self._starts: list[int] = []
+        ranges = []
+        for value in values:
+            if isinstance(value, Range):
+                ranges.append((value.first, value.last))
+            else:
+                self._names.add(value)
+        for first, last in sorted(ranges):
+            if self._ends and first <= self._ends[-1]:
+                self._ends[-1] = max(self._ends[-1], last)
+            else:
+                self._starts.append(first)
+                self._ends.append(last)
+
+    def has(self, number: int, name: str) -> bool:
+        index = bisect_left(self._ends, number)
+        return name in self._names or (index < len(self._ends) and self._starts[index] <= number)

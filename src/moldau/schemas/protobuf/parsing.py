@@ -202,10 +202,9 @@ class _Parser:
         body.fields.append(FieldElement(name, number, kind, label, options, line))
 
     def _field_number(self) -> int:
-        failure = self._tokens.fail(f"a field number is 1 to {MAX_FIELD_NUMBER}, without 19000 to 19999")
         number = self._tokens.integer()
         if not 1 <= number <= MAX_FIELD_NUMBER or 19000 <= number <= 19999:
-            raise failure
+            raise self._tokens.fail(f"a field number is 1 to {MAX_FIELD_NUMBER}, without 19000 to 19999")
         return number
 
     def _type(self) -> str | MapType:
