@@ -37,3 +37,16 @@ def test_our_source_is_known(spark: Any) -> None:
 def test_decoding_asks_for_the_columns(spark: Any) -> None:
     with pytest.raises(Exception, match=r"decode needs the schema of the values: \.schema\(\.\.\.\)"):
         spark.read.format("moldau").option("decode", "json").load()
+
+
+def test_another_session_of_the_program_knows_our_source(spark: Any) -> None:
+    frame = spark.newSession().read.format("moldau").option("subscribe", "orders").load()
+    assert frame.columns[:2] == ["key", "value"]
+
+
+def test_spark_does_not_look_for_sources_where_ours_is_the_only_one(spark: Any) -> None:
+    """The lookup costs two processes. The variable is Spark's own; where it is gone, only the start is slower."""
+    from moldau.spark.registration import SOURCES
+
+    found = getattr(getattr(spark._jvm, SOURCES), "MODULE$").dataSourceBuilders()
+    assert found.get().keySet().toString() == "Set(moldau)"

@@ -186,12 +186,12 @@ def _ready(spark: "SparkSession", defaults: Mapping[str, str]) -> "SparkSession"
 
     Also sets the number of cores, for which the source plans its tasks.
     """
-    from moldau.spark.datasource import MoldauDataSource
     from moldau.spark.output_modes import refuse_update_mode
+    from moldau.spark.registration import register
 
     set_defaults(defaults, spark.sparkContext.environment)
     spark.sparkContext.environment[CORES] = str(spark.sparkContext.defaultParallelism)
-    spark.dataSource.register(MoldauDataSource)
+    register(spark)
     refuse_update_mode()
     report_once()
     _report_to_groups(spark)
