@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -75,6 +76,8 @@ class ClassArchive:
 
     def finish(self, jvm: "subprocess.Popen[bytes]") -> None:
         """End the JVM that writes the archive, wait for it, and put the archive in place."""
+        if sys.stderr.isatty() and jvm.poll() is None:
+            print("Keeping Spark's classes for faster starts, once …", file=sys.stderr, flush=True)
         try:
             if jvm.stdin is not None:
                 with contextlib.suppress(OSError):
@@ -82,7 +85,7 @@ class ClassArchive:
             if jvm.wait(WRITE_LIMIT_S) == 0 and self.unfinished.exists():
                 self._remove_old()
                 self.unfinished.replace(self.path)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):  # the next session writes it
             jvm.kill()
             jvm.wait()
         finally:

@@ -46,6 +46,13 @@ def test_what_is_chosen() -> None:
     assert chosen["spark.sql.shuffle.partitions"] == "3"
     assert chosen["spark.sql.streaming.stateStore.providerClass"].endswith("RocksDBStateStoreProvider")
     assert chosen["spark.sql.adaptive.streaming.stateless.enabled"] == "false"
+    assert chosen["spark.python.daemon.module"] == "moldau.spark.daemon"
+    assert chosen["spark.sql.streaming.checkpointFileManagerClass"].endswith("FileSystemBasedCheckpointFileManager")
+    on_cluster = chosen_settings("orders", "yarn", {})
+    assert "spark.python.daemon.module" not in on_cluster, "executors have their own Python"
+    assert "spark.sql.streaming.checkpointFileManagerClass" not in on_cluster, "its store may need FileContext"
+    other_python = chosen_settings("orders", "local[3]", {"spark.pyspark.python": "/another/python"})
+    assert "spark.python.daemon.module" not in other_python
     assert "spark.sql.shuffle.partitions" not in chosen_settings("orders", "yarn", {}), "the cluster's size is its own"
     assert "spark.driver.host" not in chosen_settings("orders", "yarn", {}), "executors must reach the driver"
 
