@@ -97,7 +97,7 @@ soak: setup
 	  -n 2 --timeout 3600
 
 apache: setup
-	@MOLDAU_TEST_BROKER=apache $(BIN)/python -m pytest tests/clients/test_client_*.py -n 2 --timeout 600
+	@MOLDAU_TEST_BROKER=apache $(BIN)/python -m pytest tests/clients/test_client_*.py tests/services/test_registry_*.py -n 2 --timeout 600
 
 docs: setup
 	@$(BIN)/python -m moldau.broker.settings > docs/settings.md

@@ -7,7 +7,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -479,7 +478,7 @@ def test_a_client_is_told_the_address_of_the_listener_it_asked(tmp_path: Path, o
 
 def test_port_zero_is_a_free_port(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "moldau", "up", "--dir", str(tmp_path / "data"), "--listen", f"{HOST}:0"],
+        [*MOLDAU, "up", "--no-services", "--dir", str(tmp_path / "data"), "--listen", f"{HOST}:0"],
         env=broker_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

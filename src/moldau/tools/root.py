@@ -37,6 +37,8 @@ COMMANDS = {
     "product": ("moldau.tools.product.app", "app", "Create, limit and delete the products of organisations."),
     "pipeline": ("moldau.tools.pipeline.app", "app", "Run and watch Spark pipelines."),
     "spark": ("moldau.tools.pipeline.pack", "app", "Prepare Spark clusters for pipelines."),
+    "schema": ("moldau.tools.schema.app", "app", "Register, check, compare and delete schemas."),
+    "registry": ("moldau.tools.registry.app", "app", "Run a schema registry."),
     "perf": ("moldau.tools.records.perf", "app", "Measure the throughput and latency of a broker."),
     "certs": ("moldau.tools.certs.app", "app", "Create certificates for tests and laptops."),
     "log": ("moldau.tools.log.dump", "app", "Look into the files of a log directory."),

@@ -34,10 +34,33 @@ def up(
         str | None, typer.Option("--id", metavar="N", help="The broker's id in its cluster.", show_default="1")
     ] = None,
     settings: Settings = None,
+    no_services: Annotated[
+        bool, typer.Option("--no-services", help="Start the broker alone, without the HTTP services.")
+    ] = False,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry", metavar="HOST:PORT", help="The schema registry's address.", show_default="localhost:8081"
+        ),
+    ] = None,
+    services_config: Annotated[
+        str | None,
+        typer.Option("--services-config", metavar="FILE", help="Client properties of the services: TLS, SASL."),
+    ] = None,
 ) -> None:
     """Start a broker on this machine and say what to try next."""
-    given = tuple(settings or ())
-    raise typer.Exit(start(Launch("up", directory, listen, settings=given, zookeeper=zookeeper, number=number)))
+    launch = Launch(
+        "up",
+        directory,
+        listen,
+        settings=tuple(settings or ()),
+        zookeeper=zookeeper,
+        number=number,
+        services=not no_services,
+        services_config=services_config,
+        registry=registry,
+    )
+    raise typer.Exit(start(launch))
 
 
 @broker_app.command()

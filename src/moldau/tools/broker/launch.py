@@ -8,16 +8,19 @@ import contextlib
 import gc
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import moldau
 from moldau import compiled
 from moldau.base.properties import MalformedProperties, Properties, read_properties
 from moldau.tools.common.failure import announce as say
 from moldau.tools.common.failure import misused, split_pair
+
+if TYPE_CHECKING:
+    from moldau.tools.broker.services import Services
 
 UP_DIRECTORY = "data"
 LOCK = ".lock"
@@ -36,9 +39,13 @@ FLAGS = {
         "--zookeeper": "zookeeper",
         "--id": "number",
         "--set": "settings",
+        "--services-config": "services_config",
+        "--registry": "registry",
     },
     "broker": {"--dir": "directory", "--listen": "listen", "--config": "config", "--set": "settings"},
 }
+# Flags without a value.
+SWITCHES = {"up": {"--no-services": ("services", False)}, "broker": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,9 @@ class Launch:
     settings: tuple[str, ...] = ()
     zookeeper: str | None = None
     number: str | None = None
+    services: bool = True  # of `up`
+    services_config: str | None = None
+    registry: str | None = None
 
 
 class Started(Protocol):
@@ -68,11 +78,15 @@ def read_arguments(arguments: Sequence[str]) -> Launch | None:
     """The options of a plain `up` or `broker` line; None for any line that needs Typer."""
     if not arguments or arguments[0] not in FLAGS:
         return None
-    flags = FLAGS[arguments[0]]
-    fields: dict[str, str] = {}
+    flags, switches = FLAGS[arguments[0]], SWITCHES[arguments[0]]
+    fields: dict[str, Any] = {}
     settings: list[str] = []
     rest = iter(arguments[1:])
     for argument in rest:
+        if argument in switches:
+            field, on = switches[argument]
+            fields[field] = on
+            continue
         flag, equals, value = argument.partition("=")
         if not equals:
             value = next(rest, "-")
@@ -88,6 +102,7 @@ def read_arguments(arguments: Sequence[str]) -> Launch | None:
 def start(launch: Launch) -> int:
     """Run the node in this process until it is stopped; returns the exit code."""
     properties = build_properties(launch)
+    services = _services(launch, properties)
     collected_after = gc.get_threshold()
     gc.set_threshold(NEW_OBJECTS_WHILE_LOADING)
     from moldau.broker.node import run  # here, so that a mistake in the flags is reported before a broker is loaded
@@ -96,10 +111,34 @@ def start(launch: Launch) -> int:
     gc.set_threshold(*collected_after)
 
     new = [Path(name) for name in properties.get("log.dirs", "").split(",") if name and not Path(name).exists()]
-    code = run(properties, announce if launch.command == "up" else None)
+    try:
+        code = run(properties, _announcer(launch, services))
+    finally:
+        if services is not None:
+            services.stop()
     for directory in new if code else ():
         _remove_if_unused(directory)
     return code
+
+
+def _services(launch: Launch, properties: Properties) -> "Services | None":
+    if launch.command != "up" or not launch.services:
+        return None
+    from moldau.tools.broker.services import Services  # here: `broker` has none
+
+    return Services(launch, properties)
+
+
+def _announcer(launch: Launch, services: "Services | None") -> "Callable[[Started], None] | None":
+    if launch.command != "up":
+        return None
+
+    def announce_all(started: Started) -> None:
+        announce(started)
+        if services is not None:
+            services.start(started.addresses[0])
+
+    return announce_all
 
 
 def _remove_if_unused(directory: Path) -> None:

@@ -1,0 +1,1 @@
+"""The common ground of HTTP services: listening, errors, limits, authentication. Knows no service."""

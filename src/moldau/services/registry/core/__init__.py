@@ -1,0 +1,1 @@
+"""The registry as values: state that applies records, decisions that return records. No topic, HTTP or clock."""

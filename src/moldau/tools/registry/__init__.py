@@ -1,0 +1,1 @@
+"""`moldau registry`: run a schema registry."""

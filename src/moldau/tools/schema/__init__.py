@@ -1,0 +1,1 @@
+"""`moldau schema`: schemas of a registry."""
