@@ -18,6 +18,11 @@ GIB: Final = 2**30
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
+SUBJECT_STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+TOPIC_NAME_STRATEGY: Final = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
+SCHEMA_MODES: Final = ("reject", "dead-letter", "warn")
+LATEST: Final = "latest"
+LONGEST_SCHEMA: Final = 64 * 1024  # of a schema in a topic's settings, which every broker holds and ZooKeeper limits
 
 
 def _of_broker(*names: str) -> tuple[Synonym, ...]:
@@ -43,6 +48,29 @@ def _tiered(value: Value) -> str | None:
     return "false, as tiered storage is not supported yet" if value else None
 
 
+def _strategy(value: Value) -> str | None:
+    """By class name, with or without its package: what a Java client's setting says can be copied."""
+    if isinstance(value, str) and value.rpartition(".")[2] in SUBJECT_STRATEGIES:
+        return None
+    return f"one of {', '.join(SUBJECT_STRATEGIES)}, with or without a Java package"
+
+
+def _schema(value: Value) -> str | None:
+    """Its form only: `broker/schemas/declared.py` reads a JSON Schema itself."""
+    if not isinstance(value, str) or not value:
+        return None
+    if len(value.encode()) > LONGEST_SCHEMA:
+        return f"at most {LONGEST_SCHEMA} bytes; register a longer schema, and name its subject here"
+    if value.startswith("{"):
+        return None
+    subject, at, version = value.rpartition("@")
+    if at and not (version == LATEST or (version.isascii() and version.isdigit() and 1 <= int(version[:10]) <= MAX_INT)):
+        return "a subject, subject@version with a version from 1, subject@latest, or a JSON Schema that begins with {"
+    if any(character < " " for character in value) or not (subject if at else value).strip():
+        return "a subject, subject@version, subject@latest, or a JSON Schema that begins with {"
+    return None
+
+
 BOOL: Final = Kind.BOOL
 STRING: Final = Kind.STRING
 INT: Final = Kind.INT
@@ -66,6 +94,14 @@ ROWS: Final = (
             doc="Codec that batches are stored in; `producer` keeps them as they came."),
     Setting("compression.zstd.level", INT, 3, least=-131072, most=22, synonyms=_of_broker("compression.zstd.level"),
             doc="Effort of zstd where the broker compresses."),
+    Setting("confluent.key.schema.validation", BOOL, False,
+            doc="Refuse records whose key does not begin with the id of a schema of its subject."),
+    Setting("confluent.key.subject.name.strategy", STRING, TOPIC_NAME_STRATEGY, check=_strategy,
+            doc="The subject of keys, for `confluent.key.schema.validation`: by topic name, record name, or both."),
+    Setting("confluent.value.schema.validation", BOOL, False,
+            doc="Refuse records whose value does not begin with the id of a schema of its subject."),
+    Setting("confluent.value.subject.name.strategy", STRING, TOPIC_NAME_STRATEGY, check=_strategy,
+            doc="The subject of values, for `confluent.value.schema.validation`: by topic name, record name, or both."),
     Setting("delete.retention.ms", LONG, DAY_MS, least=0, synonyms=_of_broker("log.cleaner.delete.retention.ms"),
             doc="How long a compacted topic keeps the tombstones of deleted keys, so that readers still see them."),
     Setting("file.delete.delay.ms", LONG, MINUTE_MS, least=0, synonyms=_of_broker("log.segment.delete.delay.ms"),
@@ -108,6 +144,14 @@ ROWS: Final = (
             doc="The shortest that a record of a compacted topic stays untouched by compaction."),
     Setting("min.insync.replicas", INT, 1, least=1, synonyms=_of_broker("min.insync.replicas"),
             doc="With acks=all, how many replicas must have a batch before it counts as written."),
+    Setting("moldau.key.schema", STRING, "", check=_schema,
+            doc="What keys must conform to: `subject`, `subject@version`, `subject@latest`, or a JSON Schema itself."),
+    Setting("moldau.key.schema.mode", STRING, "reject", choices=SCHEMA_MODES,
+            doc="Records whose key does not conform: refuse the batch, move them to `<topic>.dead`, or only warn."),
+    Setting("moldau.value.schema", STRING, "", check=_schema,
+            doc="What values must conform to: `subject`, `subject@version`, `subject@latest`, or a JSON Schema itself."),
+    Setting("moldau.value.schema.mode", STRING, "reject", choices=SCHEMA_MODES,
+            doc="Records whose value does not conform: refuse the batch, move them to `<topic>.dead`, or only warn."),
     Setting("preallocate", BOOL, False, synonyms=_of_broker("log.preallocate"),
             doc="Reserve a segment's whole size on disk when it is created."),
     Setting("remote.log.copy.disable", BOOL, False, doc="With tiered storage, stop copying segments away."),
@@ -145,6 +189,10 @@ class LogConfig:
     compression_lz4_level: int = 9
     compression_type: str = "producer"
     compression_zstd_level: int = 3
+    confluent_key_schema_validation: bool = False
+    confluent_key_subject_name_strategy: str = TOPIC_NAME_STRATEGY
+    confluent_value_schema_validation: bool = False
+    confluent_value_subject_name_strategy: str = TOPIC_NAME_STRATEGY
     delete_retention_ms: int = DAY_MS
     file_delete_delay_ms: int = MINUTE_MS
     flush_messages: int = MAX_LONG
@@ -162,6 +210,10 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
+    moldau_key_schema: str = ""
+    moldau_key_schema_mode: str = "reject"
+    moldau_value_schema: str = ""
+    moldau_value_schema_mode: str = "reject"
     preallocate: bool = False
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
@@ -177,6 +229,16 @@ class LogConfig:
     @property
     def compacts(self) -> bool:
         return "compact" in self.cleanup_policy
+
+    @property
+    def checks_schemas(self) -> bool:
+        """Whether records must conform to a schema."""
+        return bool(
+            self.moldau_value_schema
+            or self.moldau_key_schema
+            or self.confluent_value_schema_validation
+            or self.confluent_key_schema_validation
+        )
 
     @property
     def deletes(self) -> bool:

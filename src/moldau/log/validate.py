@@ -65,6 +65,13 @@ def check(batch: memoryview, config: LogConfig, now: int) -> RawHeader | Refusal
     return header
 
 
+def check_rewritten(batch: memoryview, config: LogConfig) -> RawHeader | Refusal:
+    """The header of a batch that `check` accepted and this broker has rewritten since: only its size is in question."""
+    header: RawHeader = HEADER.unpack_from(batch)
+    size = len(batch)
+    return _refuse_size(size, config) if size > config.max_message_bytes or size > config.segment_bytes else header
+
+
 def stamp(header: RawHeader, batch: memoryview, now: int) -> tuple[RawHeader, bytes]:
     """The batch for a LogAppendTime topic: every record has the time of its append."""
     stamped = bytearray(batch)
@@ -114,17 +121,21 @@ def _refuse(batch: memoryview, header: RawHeader, config: LogConfig) -> Refusal:
         return _corrupt(f"A batch of {whole} bytes is too small.")
     if whole < size:
         return _invalid("A request must hold exactly one batch for a partition.")
+    if size > config.max_message_bytes or size > config.segment_bytes:
+        return _refuse_size(size, config)
+    if header[4] != crc32c(batch[CRC_START:]):
+        return _corrupt("The batch's checksum is wrong.")
+    return _refuse_content(header)
+
+
+def _refuse_size(size: int, config: LogConfig) -> Refusal:
     if size > config.max_message_bytes:
         return Refusal(
             WireError.MESSAGE_TOO_LARGE, f"A batch of {size} bytes; max.message.bytes is {config.max_message_bytes}."
         )
-    if size > config.segment_bytes:
-        return Refusal(
-            WireError.RECORD_LIST_TOO_LARGE, f"A batch of {size} bytes; segment.bytes is {config.segment_bytes}."
-        )
-    if header[4] != crc32c(batch[CRC_START:]):
-        return _corrupt("The batch's checksum is wrong.")
-    return _refuse_content(header)
+    return Refusal(
+        WireError.RECORD_LIST_TOO_LARGE, f"A batch of {size} bytes; segment.bytes is {config.segment_bytes}."
+    )
 
 
 def _refuse_content(header: RawHeader) -> Refusal:

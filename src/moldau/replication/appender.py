@@ -16,7 +16,8 @@ from moldau.log.header import RawHeader
 from moldau.log.markers import Marker, encode_marker
 from moldau.log.producers import NOT_ASKED, STRICT_MARKERS, Verification
 from moldau.replication import inspection
-from moldau.replication.inspection_queue import InspectionQueue, Job
+from moldau.replication.inspection_queue import Inspected, InspectionQueue, Job, Work, in_thread
+from moldau.replication.inspector import IN_THREAD, Arrival, Inspector
 from moldau.replication.leader import ALL, NOT_LEADER, Leader
 from moldau.wire.batch import CODEC_MASK, HEADER, TRANSACTIONAL
 from moldau.wire.compression import Codec
@@ -62,11 +63,12 @@ Outcome = Appended | Refusal
 
 
 class Appender:
-    __slots__ = ("_partition", "queue")
+    __slots__ = ("_partition", "inspector", "queue")
 
     def __init__(self, partition: "Partition") -> None:
         self._partition = partition
         self.queue = InspectionQueue()
+        self.inspector: Inspector = IN_THREAD
 
     # ── producers ──
 
@@ -87,7 +89,8 @@ class Appender:
         if isinstance(header, Refusal):
             if header.error is WireError.INVALID_TIMESTAMP:  # known from the header; clients are told which records
                 wrong = header
-                return self._enqueue(batch, lambda copy: inspection.blame(copy, config, now, wrong), now, None, acks)
+                blame = lambda copy: in_thread(lambda: inspection.blame(copy, config, now, wrong))  # noqa: E731
+                return self._enqueue(batch, blame, now, None, acks)
             return header
         attributes = header[_ATTRIBUTES]
         if attributes & TRANSACTIONAL and verification is None:
@@ -101,7 +104,18 @@ class Appender:
                 WireError.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later; upgrade the client."
             )
         if self.queue.busy or inspection.needed(config, codec):
-            return self._enqueue(batch, lambda copy: inspection.inspect(copy, config), now, verification, acks)
+            inspect = self.inspector.inspect
+
+            def awaited() -> bool:
+                return self._awaited(header, verification, acks)
+
+            return self._enqueue(
+                batch,
+                lambda copy: lambda: inspect(Arrival(partition, copy, config, awaited)),
+                now,
+                verification,
+                acks,
+            )
         outcome = self._append(header, batch, now, verification)
         if partition.role is None and config.flush_messages == FLUSHED_BY_OS:
             return outcome
@@ -121,7 +135,7 @@ class Appender:
     def _enqueue(
         self,
         batch: memoryview,
-        work: Callable[[bytes], bytes | Refusal],
+        work: Callable[[bytes], Work],
         now: int,
         verification: Verification | None,
         acks: int,
@@ -134,7 +148,7 @@ class Appender:
         copy = bytes(batch)  # the frame is borrowed, and the thread comes later
         later: Later[Outcome] = Later()
 
-        def finish(inspected: bytes | Refusal) -> None:
+        def finish(inspected: Inspected) -> None:
             if isinstance(inspected, Refusal):
                 later.resolve(inspected)
                 return
@@ -143,7 +157,7 @@ class Appender:
             if not isinstance(settled, Later):
                 later.resolve(settled)
 
-        self.queue.enter(Job(len(copy), lambda: work(copy), finish))
+        self.queue.enter(Job(len(copy), work(copy), finish))
         return later
 
     def _append_inspected(self, batch: bytes, now: int, verification: Verification | None, acks: int) -> Outcome:
@@ -153,15 +167,24 @@ class Appender:
             if refusal is not None:
                 return refusal
             view = memoryview(batch)
-            header = validate.check(view, self._partition.log.config, now)
+            header = validate.check_rewritten(view, self._partition.log.config)
             return header if isinstance(header, Refusal) else self._append(header, view, now, verification)
         except Exception:
             logger.exception("Appending to %s failed", self._partition.name)
             return Refusal.of(WireError.UNKNOWN_SERVER_ERROR)
 
-    def take_turn(self, work: Callable[[], bytes | Refusal], finish: Callable[[bytes | Refusal], None]) -> None:
+    def _awaited(self, header: RawHeader, verification: Verification | None, acks: int) -> bool:
+        """Whether a batch would be appended just now, if its records are as they should be."""
+        if self._unwritable(acks) is not None:
+            return False
+        log = self._partition.log
+        if header[_PRODUCER_ID] < 0:
+            return True
+        return log.producer_state.check(header, log.start_offset, verification or NOT_ASKED) is None
+
+    def take_turn(self, work: Callable[[], Inspected], finish: Callable[[Inspected], None]) -> None:
         """Run `work` in a thread, then `finish`, behind the batches that came before and before those that come."""
-        self.queue.enter(Job(0, work, finish))
+        self.queue.enter(Job(0, in_thread(work), finish))
 
     # ── this broker's own records ──
 
@@ -184,7 +207,7 @@ class Appender:
             return refusal
         stable = partition.last_stable_offset
         batch = encode_marker(producer_id, producer_epoch, Marker(commit, coordinator_epoch), now)
-        outcome = self._append_own(batch, now)
+        outcome = self.append_batch(batch, now)
         if transaction_version < STRICT_MARKERS:
             producers.void(producer_id)
         if partition.delayed_fetches and partition.role is None:
@@ -213,9 +236,9 @@ class Appender:
         batch = encode_pairs(
             records, now, attributes=attributes, producer_id=producer_id, producer_epoch=producer_epoch
         )
-        return self._append_own(batch, now)
+        return self.append_batch(batch, now)
 
-    def _append_own(self, batch: bytes, now: int) -> NowOrLater[Outcome]:
+    def append_batch(self, batch: bytes, now: int) -> NowOrLater[Outcome]:
         """Append a batch that this broker made: it takes no queue, and its sequence is not checked."""
         partition = self._partition
         refusal = self._unwritable(ALL)

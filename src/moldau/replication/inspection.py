@@ -1,7 +1,7 @@
-"""Inspection of a batch's records before the append. Runs in threads; knows no partition.
+"""Inspection of a batch's records before the append. Runs in threads and workers; knows no partition.
 
-Most topics store a batch as the producer sent it. Two settings need its records: a `compression.type` other than
-`producer`, and compaction, which refuses records without a key.
+Most topics store a batch as the producer sent it. Three settings need its records: a `compression.type` other than
+`producer`; compaction, which refuses records without a key; and a schema, which `record_checks.py` checks.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ RecordErrors = tuple[tuple[int, str], ...]
 
 def needed(config: LogConfig, codec: int) -> bool:
     kind = config.compression_type
-    return (kind != KEEP_CODEC and Codec.named(kind) != codec) or config.compacts
+    return (kind != KEEP_CODEC and Codec.named(kind) != codec) or config.compacts or config.checks_schemas
 
 
 def inspect(batch: bytes, config: LogConfig) -> bytes | Refusal:

@@ -1,15 +1,15 @@
 """The inspection queue of one partition: batches whose records must be decoded before they are appended.
 
-Recompressing or checking records takes too long for the event loop, so a thread does it. The queue keeps the
-partition's order: a batch enters it before its sequence is checked, and while one batch is in the queue every later
-batch of the partition follows it there.
+Recompressing or checking records takes too long for the event loop, so a thread or another process does it. The queue
+keeps the partition's order: a batch enters it before its sequence is checked, and while one batch is in the queue every
+later batch of the partition follows it there.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeAlias
 
 from moldau.base.errors import Refusal, WireError
 
@@ -19,10 +19,18 @@ BATCHES_AT_MOST = 1000  # max.in.flight.requests.per.connection keeps a queue fa
 BYTES_AT_MOST = 64 * 1024 * 1024  # of the copies of batches in the queue
 
 
+Inspected: TypeAlias = bytes | Refusal  # the batch to append, or why not
+Work: TypeAlias = Callable[[], Awaitable[Inspected]]
+
+
 class Job(NamedTuple):
     size: int  # bytes of the batch
-    work: Callable[[], bytes | Refusal]  # in a thread
-    finish: Callable[[bytes | Refusal], None]  # on the loop, in the order of entry
+    work: Work
+    finish: Callable[[Inspected], None]  # on the loop, in the order of entry
+
+
+def in_thread(work: Callable[[], Inspected]) -> Work:
+    return lambda: asyncio.to_thread(work)
 
 
 class InspectionQueue:
@@ -49,7 +57,7 @@ class InspectionQueue:
         try:
             while self._jobs:
                 job = self._jobs[0]
-                outcome = await asyncio.to_thread(_guarded, job.work)
+                outcome = await _guarded(job.work)
                 self._jobs.popleft()
                 self._held -= job.size
                 try:
@@ -65,10 +73,10 @@ class InspectionQueue:
             await asyncio.shield(self._task)
 
 
-def _guarded(work: Callable[[], bytes | Refusal]) -> bytes | Refusal:
+async def _guarded(work: Work) -> Inspected:
     """Refuse a batch whose inspection raises; the batches behind it continue."""
     try:
-        return work()
+        return await work()
     except Exception:
         logger.exception("Inspecting the records of a batch failed; refusing it with UNKNOWN_SERVER_ERROR")
         return Refusal.of(WireError.UNKNOWN_SERVER_ERROR)

@@ -19,6 +19,7 @@ from moldau.log.settings import LogConfig
 from moldau.metadata.image import ClusterImage, PartitionState, Topic
 from moldau.replication.cluster_view import standalone
 from moldau.replication.delayed_deletes import DelayedDeletes
+from moldau.replication.inspector import IN_THREAD, Inspector
 from moldau.replication.log_directories import LogDirectories
 from moldau.replication.moves import Moves
 from moldau.replication.opener import Opener, Opening
@@ -50,6 +51,7 @@ class Replicas:
         self.by_id: dict[bytes, Row] = {}
         self.owner: ReplicasOwner = NO_OWNER
         self.cluster = standalone(node_id, now)  # the cluster, once there is one
+        self.inspector: Inspector = IN_THREAD  # of every partition; set before they are opened
         self.sending = ReplicationThrottle()  # from leaders here to throttled followers
         self._node_id = node_id
         self._configure = configure
@@ -249,6 +251,7 @@ class Replicas:
             return
         self.directories.add(partition, opening.directory)
         partition.owner = self
+        partition.appender.inspector = self.inspector
         high_watermark = opening.directory.high_watermarks.get(partition.topic_partition, 0)
         partition.assign(opening.state, self.cluster, high_watermark)
         if opening.directory.offline:

@@ -6,7 +6,7 @@ import pytest
 
 from moldau.base.errors import Refusal, WireError
 from moldau.replication import inspection_queue
-from moldau.replication.inspection_queue import InspectionQueue, Job
+from moldau.replication.inspection_queue import InspectionQueue, Job, in_thread
 from support.net.loops import on_both_loops, run, turns, until
 
 pytestmark = on_both_loops
@@ -23,8 +23,8 @@ def test_jobs_finish_in_the_order_of_their_coming(loop_kind: str) -> None:
             slow.wait(30)
             return b"first"
 
-        queue.enter(Job(5, wait, finished.append))
-        queue.enter(Job(6, lambda: b"second", finished.append))
+        queue.enter(Job(5, in_thread(wait), finished.append))
+        queue.enter(Job(6, in_thread(lambda: b"second"), finished.append))
         await turns()
         assert queue.busy
         assert finished == []
@@ -44,10 +44,10 @@ def test_a_job_that_comes_while_another_finishes_comes_after_all(loop_kind: str)
         def finish(outcome: bytes | Refusal) -> None:
             finished.append(outcome)
             assert queue.busy  # or the next batch would overtake the one behind this
-            queue.enter(Job(1, lambda: b"third", finished.append))
+            queue.enter(Job(1, in_thread(lambda: b"third"), finished.append))
 
-        queue.enter(Job(1, lambda: b"first", finish))
-        queue.enter(Job(1, lambda: b"second", finished.append))
+        queue.enter(Job(1, in_thread(lambda: b"first"), finish))
+        queue.enter(Job(1, in_thread(lambda: b"second"), finished.append))
         await until(lambda: len(finished) == 3)
         assert finished == [b"first", b"second", b"third"]
         await turns()
@@ -68,12 +68,12 @@ def test_a_failure_is_one_batchs_own(loop_kind: str, caplog: pytest.LogCaptureFi
             finished.append(outcome)
             raise ZeroDivisionError
 
-        queue.enter(Job(1, broken, finished.append))
-        queue.enter(Job(1, lambda: b"second", badly))
-        queue.enter(Job(1, lambda: b"third", finished.append))
+        queue.enter(Job(1, in_thread(broken), finished.append))
+        queue.enter(Job(1, in_thread(lambda: b"second"), badly))
+        queue.enter(Job(1, in_thread(lambda: b"third"), finished.append))
         await queue.stop()
         assert finished == [Refusal.of(WireError.UNKNOWN_SERVER_ERROR), b"second", b"third"]
-        queue.enter(Job(1, lambda: b"fourth", finished.append))
+        queue.enter(Job(1, in_thread(lambda: b"fourth"), finished.append))
         await queue.stop()
         assert finished[-1] == b"fourth"
 
@@ -89,11 +89,11 @@ def test_it_is_full_by_count_and_by_bytes(loop_kind: str, monkeypatch: pytest.Mo
         queue = InspectionQueue()
         for _ in range(3):
             assert not queue.full
-            queue.enter(Job(1, lambda: b"", lambda _: None))
+            queue.enter(Job(1, in_thread(lambda: b""), lambda _: None))
         assert queue.full
         await queue.stop()
         assert not queue.full
-        queue.enter(Job(100, lambda: b"", lambda _: None))
+        queue.enter(Job(100, in_thread(lambda: b""), lambda _: None))
         assert queue.full
         await queue.stop()
         assert not queue.full
