@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moldau.client.dead_letters import Origin, origin_in
+from moldau.wire.dead_letters import Origin, origin_in
 from support.brokers.processes import AnyBroker, CreateTopic
 from support.clients.confluent import Record
 from support.eventually import eventually

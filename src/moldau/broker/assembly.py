@@ -20,12 +20,17 @@ from moldau.broker.fetch_sessions import FetchSessionCache
 from moldau.broker.organisations.directory import Directory, OrganisationReader
 from moldau.broker.organisations.exchange import StorageExchange
 from moldau.broker.organisations.policy import TopicPolicy
+from moldau.broker.own_records import OwnRecords
 from moldau.broker.peers import Peers
 from moldau.broker.producer_ids import ProducerIds
 from moldau.broker.quotas import ClientQuotas
 from moldau.broker.recently_dead import RecentlyDead
+from moldau.broker.schemas.dead_letter_topics import PURPOSE as DEAD_LETTERS
+from moldau.broker.schemas.dead_letter_topics import DeadLetterTopics
+from moldau.broker.schemas.enforcement import SchemaInspector
+from moldau.broker.schemas.follower import SchemasFollower
 from moldau.broker.security.audit import Audit
-from moldau.broker.security.audit_writer import AuditTopic, AuditWriter
+from moldau.broker.security.audit_writer import PURPOSE, AuditTopic, AuditWriter
 from moldau.broker.security.authorizer import Authorizer
 from moldau.broker.security.delegation_tokens import DelegationTokens
 from moldau.broker.security.denials import Denials
@@ -37,6 +42,7 @@ from moldau.broker.topics import TopicCreator
 from moldau.broker.verification_queue import VerificationQueue
 from moldau.metadata.image import ClusterImage
 from moldau.net.peer import Connect
+from moldau.replication.record_workers import RecordWorkers, WorkerSettings
 from moldau.replication.replicas import Replicas
 from moldau.security.audit import AuditBuffer
 
@@ -63,6 +69,7 @@ class Assembly:
     sasl: "SaslServer | None"  # None if no listener has SASL: then its modules are not loaded
     quotas: ClientQuotas
     audit: Audit | None
+    inspector: SchemaInspector
     storage_exchange: StorageExchange | None  # None on a single node
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
@@ -170,6 +177,7 @@ def assemble(
         sasl=sasl,
         quotas=ClientQuotas(current),
         audit=_audit(control, dispatcher, sasl, now),
+        inspector=_inspector(control, now),
         storage_exchange=StorageExchange(organisations, peers, image, config.node_id) if in_cluster else None,
     )
 
@@ -231,6 +239,21 @@ def _authorizer(config: BrokerConfig, image: Callable[[], ClusterImage], denials
     return Authorizer(config.principals_of_super_users, image, denials, allow_everyone=everyone)
 
 
+def _inspector(ctx: ControlContext, now: Callable[[], int]) -> SchemaInspector:
+    config = ctx.config
+
+    def image() -> ClusterImage:
+        return ctx.image
+
+    def settings() -> WorkerSettings:
+        return WorkerSettings(ctx.config.moldau_inspection_processes, ctx.config.moldau_inspection_timeout_ms / 1000)
+
+    follower = SchemasFollower(config.moldau_schemas_topic, config.node_id, ctx.replicas, ctx.peers, image)
+    records = OwnRecords(DEAD_LETTERS, config.node_id, ctx.replicas, ctx.peers, image, now)
+    dead_letters = DeadLetterTopics(records, image, ctx.topics.create_specified)
+    return SchemaInspector(RecordWorkers(settings), follower, dead_letters, lambda topic: topic in ctx.image.topics)
+
+
 def _audit(
     ctx: ControlContext, dispatcher: Dispatcher, sasl: "SaslServer | None", now: Callable[[], int]
 ) -> Audit | None:
@@ -238,7 +261,8 @@ def _audit(
     config = ctx.config
     if not config.moldau_audit_enable:
         return None
-    topic = AuditTopic(config.node_id, ctx.replicas, ctx.peers, lambda: ctx.image, ctx.topics.create_missing, now)
+    records = OwnRecords(PURPOSE, config.node_id, ctx.replicas, ctx.peers, lambda: ctx.image, now)
+    topic = AuditTopic(records, lambda: ctx.image, ctx.topics.create_missing)
     buffer = AuditBuffer(config.node_id, config.moldau_audit_max_records_per_second, now(), monotonic())
     audit = dispatcher.audit = Audit(buffer, AuditWriter(buffer, topic.append, now), ACTIONS, now)
     if sasl is not None:

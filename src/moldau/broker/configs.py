@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.base.settings import Kind, Live, Setting, SettingError, SettingsRefused, Table, Value, shortened, text_of
+from moldau.broker.schemas.declared import problem_with
 from moldau.broker.settings import BROKER, load, row_of
 from moldau.groups import settings as of_groups
 from moldau.groups.settings import GROUP
@@ -234,7 +235,10 @@ def alter_topic(
     current: Mapping[str, str], changes: Sequence[ConfigChange], broker_values: Mapping[str, Value]
 ) -> dict[str, str] | Refusal:
     """A topic's overrides after the changes. The older AlterConfigs replaces all: start from an empty `current`."""
-    return _alter_follower(TOPIC, checked, current, changes, broker_values)
+    new = _alter_follower(TOPIC, checked, current, changes, broker_values)
+    if isinstance(new, Refusal):
+        return new
+    return problem_with(new, {change.name for change in changes}) or new
 
 
 def alter_group(

@@ -266,6 +266,7 @@ class Node:
         parts = (running, controller, self._replicas, now)
         coordinators = coordinate(*parts, peers, self._allocate_producer_ids)
         self._assembly = assembly = assemble(*parts, coordinators, peers, self._tls_problem, self._listeners.sessions)
+        self._replicas.inspector = assembly.inspector
         client = assembly.client
         self._compactor = Compactor(self._replicas, lambda: _cleaners(running.current), now)
         if client is not None:
@@ -493,6 +494,7 @@ class Node:
         await self._assembly.stop_security()
         if self._replica_manager is not None:
             await self._replica_manager.stop()
+        await self._assembly.inspector.stop()
         await self._replicas.stop()
         if self._lifecycle is not None:
             await self._lifecycle.registration.stop()

@@ -153,6 +153,9 @@ class BrokerConfig:
     moldau_audit_enable: bool
     moldau_audit_max_records_per_second: int
     moldau_audit_topic_replication_factor: int
+    moldau_inspection_processes: int
+    moldau_inspection_timeout_ms: int
+    moldau_schemas_topic: str
     num_partitions: int
     num_recovery_threads_per_data_dir: int
     num_replica_fetchers: int

@@ -68,7 +68,10 @@ class TopicCreator:
         """Create topics that a client or a coordinator needs, here or by the controller. Failures are not reported:
         the topic is missing in the image.
         """
-        specs = [self._spec(name) for name in names]
+        await self.create_specified([self._spec(name) for name in names])
+
+    async def create_specified(self, specs: Sequence[TopicSpec]) -> None:
+        """As `create_missing`, by specifications."""
         if self._client is None or self._controller.leads:
             await self.create(specs)
             return

@@ -64,7 +64,9 @@ def _schema(value: Value) -> str | None:
     if value.startswith("{"):
         return None
     subject, at, version = value.rpartition("@")
-    if at and not (version == LATEST or (version.isascii() and version.isdigit() and 1 <= int(version[:10]) <= MAX_INT)):
+    if at and not (
+        version == LATEST or (version.isascii() and version.isdigit() and 1 <= int(version[:10]) <= MAX_INT)
+    ):
         return "a subject, subject@version with a version from 1, subject@latest, or a JSON Schema that begins with {"
     if any(character < " " for character in value) or not (subject if at else value).strip():
         return "a subject, subject@version, subject@latest, or a JSON Schema that begins with {"
@@ -145,11 +147,11 @@ ROWS: Final = (
     Setting("min.insync.replicas", INT, 1, least=1, synonyms=_of_broker("min.insync.replicas"),
             doc="With acks=all, how many replicas must have a batch before it counts as written."),
     Setting("moldau.key.schema", STRING, "", check=_schema,
-            doc="What keys must conform to: `subject`, `subject@version`, `subject@latest`, or a JSON Schema itself."),
+            doc="What keys must conform to: `subject`, `subject@version`, `subject@latest`, or a JSON Schema."),
     Setting("moldau.key.schema.mode", STRING, "reject", choices=SCHEMA_MODES,
             doc="Records whose key does not conform: refuse the batch, move them to `<topic>.dead`, or only warn."),
     Setting("moldau.value.schema", STRING, "", check=_schema,
-            doc="What values must conform to: `subject`, `subject@version`, `subject@latest`, or a JSON Schema itself."),
+            doc="What values must conform to: `subject`, `subject@version`, `subject@latest`, or a JSON Schema."),
     Setting("moldau.value.schema.mode", STRING, "reject", choices=SCHEMA_MODES,
             doc="Records whose value does not conform: refuse the batch, move them to `<topic>.dead`, or only warn."),
     Setting("preallocate", BOOL, False, synonyms=_of_broker("log.preallocate"),

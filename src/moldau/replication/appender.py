@@ -89,7 +89,10 @@ class Appender:
         if isinstance(header, Refusal):
             if header.error is WireError.INVALID_TIMESTAMP:  # known from the header; clients are told which records
                 wrong = header
-                blame = lambda copy: in_thread(lambda: inspection.blame(copy, config, now, wrong))  # noqa: E731
+
+                def blame(copy: bytes) -> Work:
+                    return in_thread(lambda: inspection.blame(copy, config, now, wrong))
+
                 return self._enqueue(batch, blame, now, None, acks)
             return header
         attributes = header[_ATTRIBUTES]
@@ -104,18 +107,12 @@ class Appender:
                 WireError.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later; upgrade the client."
             )
         if self.queue.busy or inspection.needed(config, codec):
-            inspect = self.inspector.inspect
 
-            def awaited() -> bool:
-                return self._awaited(header, verification, acks)
+            def inspect(copy: bytes) -> Work:
+                arrival = Arrival(partition, copy, config, lambda: self._awaited(header, verification, acks))
+                return lambda: self.inspector.inspect(arrival)
 
-            return self._enqueue(
-                batch,
-                lambda copy: lambda: inspect(Arrival(partition, copy, config, awaited)),
-                now,
-                verification,
-                acks,
-            )
+            return self._enqueue(batch, inspect, now, verification, acks)
         outcome = self._append(header, batch, now, verification)
         if partition.role is None and config.flush_messages == FLUSHED_BY_OS:
             return outcome

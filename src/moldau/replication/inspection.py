@@ -34,13 +34,13 @@ def inspect(batch: bytes, config: LogConfig) -> bytes | Refusal:
         if config.compacts:
             wrong = _wrong_records(batch, lambda record: NO_KEY if record.key is None else None)
             if wrong:
-                return _refuse(WireError.INVALID_RECORD, wrong)
+                return refuse(WireError.INVALID_RECORD, wrong)
         if config.compression_type == KEEP_CODEC:
             return batch
         codec = Codec.named(config.compression_type)
         if read_header(batch).attributes & CODEC_MASK == codec:
             return batch
-        return recompress(memoryview(batch), codec, _level(codec, config), LARGEST_UNPACKED)
+        return recompress(memoryview(batch), codec, level_of(codec, config), LARGEST_UNPACKED)
     except CorruptRecords as problem:
         return Refusal(WireError.CORRUPT_MESSAGE, str(problem))
 
@@ -61,7 +61,7 @@ def blame(batch: bytes, config: LogConfig, now: int, refusal: Refusal) -> Refusa
         wrong = _wrong_records(batch, wrong_with)
     except CorruptRecords as problem:
         return Refusal(WireError.CORRUPT_MESSAGE, str(problem))
-    return _refuse(refusal.error, wrong) if wrong else refusal
+    return refuse(refusal.error, wrong) if wrong else refusal
 
 
 def _wrong_records(batch: bytes, wrong_with: Callable[[Record], str | None]) -> RecordErrors:
@@ -71,14 +71,14 @@ def _wrong_records(batch: bytes, wrong_with: Callable[[Record], str | None]) -> 
     return tuple(islice(wrong, MAX_RECORD_ERRORS))
 
 
-def _refuse(error: WireError, wrong: RecordErrors) -> Refusal:
+def refuse(error: WireError, wrong: RecordErrors) -> Refusal:
     """A batch is refused as a whole: clients tell the producers of the other records that these ones failed."""
     count = f"at least {len(wrong)}" if len(wrong) == MAX_RECORD_ERRORS else len(wrong)
     shown = " ".join(f"Record {place}: {text}" for place, text in wrong[:MAX_SHOWN])
     return Refusal(error, f"The batch has {count} invalid record{'s' if len(wrong) > 1 else ''}. {shown}", wrong)
 
 
-def _level(codec: Codec, config: LogConfig) -> int | None:
+def level_of(codec: Codec, config: LogConfig) -> int | None:
     levels = {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,

@@ -1,31 +1,25 @@
-"""Checks of a batch's records against the rules of its topic. Runs in worker processes; asks nobody, and writes nothing.
+"""Checks of a batch's records against the rules of its topic. Runs in worker processes; asks nobody.
 
 A batch with a record to reject is refused as a whole. Dead letters are taken out of it: what is left keeps its offsets,
 sequences and last offset delta, as after compaction, so that its producer's next batch follows it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from moldau.base.errors import Refusal, WireError
 from moldau.log.settings import LogConfig
 from moldau.replication import inspection
-from moldau.replication.record_rules import Framing, Mode, RecordRules, SchemaText, SideRule
-from moldau.schemas import Checker, ParsedSchema, SchemaError, checker, parse
-from moldau.wire import dead_letters
+from moldau.replication.record_rules import Mode, RecordRules
+from moldau.replication.rule_checks import RuleChecks
 from moldau.wire.batch import BatchHeader, read_header
 from moldau.wire.compression import Codec, CorruptRecords
-from moldau.wire.records import Header, Record, decode_records, encode_batch
+from moldau.wire.dead_letters import refused_headers
+from moldau.wire.records import Record, decode_records, encode_batch
 
-MAGIC: Final = 0
-FRAME_SIZE: Final = 5  # of Confluent's wire format: magic and id
-GUID_MAGIC: Final = b"\x01"  # in a header with a GUID
-GUID_HEADERS: Final = {"key": "__key_schema_id", "value": "__value_schema_id"}
-LONGEST_REASON: Final = 300  # characters
-LETTERS_BYTES: Final = 512 * 1024  # of the records of one batch of dead letters, unless a single record has more
-PRODUCER: Final = "moldau.producer"  # producer id, epoch and sequence of a dead letter: the same for its copies
-
-Failure = tuple[int, str]  # a record's place in its batch, and what is wrong with it
+LETTERS_BYTES: Final = 512 * 1024  # of the records in one batch of dead letters, unless a single record has more
+RECORD_OVERHEAD: Final = 64  # of a record and its headers, about
+LAST_SEQUENCE: Final = 2**31 - 1
 
 
 class Checked(NamedTuple):
@@ -67,14 +61,15 @@ class BatchChecks:
             return Checked(inspection.refuse(WireError.INVALID_RECORD, tuple(wrong)))
         header, checked = read_header(batch), Checked()
         if warned:
-            checked = checked._replace(warned=len(warned), first=_shown(warned))
+            checked = checked._replace(warned=len(warned), first=_first(warned))
         if dead:
-            letters = self._letters([(records[place], reason) for place, reason in sorted(dead.items())], header, partition)
+            failed = [(records[place], reason) for place, reason in sorted(dead.items())]
+            letters = self._letters(failed, header, partition)
             if isinstance(letters, Refusal):
                 return Checked(letters)
             kept = [record for place, record in enumerate(records) if place not in dead]
             batch = _thinned(header, kept, self._config)
-            checked = checked._replace(batch=batch, letters=letters, dead=len(dead), first=_shown(dead))
+            checked = checked._replace(batch=batch, letters=letters, dead=len(dead), first=_first(dead))
         stored = inspection.inspect(batch, self._config)
         if isinstance(stored, Refusal):
             return Checked(stored)
@@ -87,19 +82,54 @@ class BatchChecks:
         letters = [self._letter(record, reason, header, partition) for record, reason in failed]
         batches = []
         for group in _grouped(letters):
-            letter_batch = encode_batch(
-                [record._replace(offset=offset) for offset, record in enumerate(group)], codec=header.codec
-            )
-            if len(letter_batch) > self._rules.largest_letter:
+            renumbered = [record._replace(offset=offset) for offset, record in enumerate(group)]
+            batch = encode_batch(renumbered, codec=header.codec)
+            if len(batch) > self._rules.largest_letter:
                 place = group[0].offset
-                reason = f"{failed[0][1]} It is also too large for the dead letter topic."
-                return inspection.refuse(WireError.INVALID_RECORD, ((place, reason),))
-            batches.append(letter_batch)
+                too_large = f"A batch of {len(batch)} bytes is too large for the dead letter topic."
+                return inspection.refuse(WireError.INVALID_RECORD, ((place, too_large),))
+            batches.append(batch)
         return tuple(batches)
 
     def _letter(self, record: Record, reason: str, header: BatchHeader, partition: int) -> Record:
-        told = dead_letters.letter_headers(reason, self._rules.topic, partition, record.timestamp)
+        producer = None
         if header.producer_id >= 0:
-            sequence = (header.base_sequence + record.offset) & 0x7FFFFFFF
-            told.append((PRODUCER, b"%d/%d/%d" % (header.producer_id, header.producer_epoch, sequence)))
-        return record._replace(headers=record.headers + tuple(told))
+            sequence = (header.base_sequence + record.offset) & LAST_SEQUENCE
+            producer = header.producer_id, header.producer_epoch, sequence
+        told = refused_headers(reason, self._rules.topic, partition, record.timestamp, producer)
+        return record._replace(headers=(*record.headers, *told))
+
+
+def _grouped(letters: Sequence[Record]) -> Iterator[list[Record]]:
+    group: list[Record] = []
+    size = 0
+    for record in letters:
+        more = RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
+        more += sum(len(name) + len(value or b"") for name, value in record.headers)
+        if group and size + more > LETTERS_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(record)
+        size += more
+    yield group
+
+
+def _thinned(header: BatchHeader, kept: Sequence[Record], config: LogConfig) -> bytes:
+    """The batch with some of its records only, which keep their offsets; the header alone if none is left."""
+    codec = Codec(header.codec)
+    return encode_batch(
+        kept,
+        codec=codec,
+        level=inspection.level_of(codec, config),
+        last_offset=header.last_offset_delta,
+        attributes=header.attributes,
+        max_timestamp=None if kept else header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+
+
+def _first(failures: dict[int, str]) -> str:
+    place = min(failures)
+    return f"Record {place}: {failures[place]}"

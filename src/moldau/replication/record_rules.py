@@ -28,16 +28,16 @@ class Framing(StrEnum):
 
 
 class SchemaText(NamedTuple):
-    """A schema with the schemas that it refers to, by the names that it has for them."""
+    """A schema, and the schemas that it refers to: each by its name, after those that it needs itself."""
 
     type: str  # AVRO, JSON or PROTOBUF
     text: str
-    references: "tuple[tuple[str, SchemaText], ...]" = ()
+    references: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def from_json(cls, value: Any) -> "SchemaText":
         kind, text, references = value
-        return cls(kind, text, tuple((name, cls.from_json(each)) for name, each in references))
+        return cls(kind, text, tuple((name, each) for name, each in references))
 
 
 class SideRule(NamedTuple):
@@ -89,11 +89,11 @@ class RecordRules(NamedTuple):
     key: tuple[SideRule, ...]
     value: tuple[SideRule, ...]
 
-    def packed(self) -> bytes:
-        return json.dumps(self).encode()
+    def packed(self) -> str:
+        return json.dumps(self)
 
     @classmethod
-    def unpacked(cls, packed: bytes) -> "RecordRules":
+    def unpacked(cls, packed: str) -> "RecordRules":
         topic, storage, largest, key, value = json.loads(packed)
         sides = [tuple(SideRule.from_json(each) for each in side) for side in (key, value)]
         return cls(topic, Storage(*storage), largest, *sides)
@@ -103,9 +103,9 @@ class PackedRules(NamedTuple):
     """Rules as they are sent, with a name for the next time."""
 
     name: str
-    packed: bytes
+    packed: str
 
     @classmethod
     def of(cls, rules: RecordRules) -> "PackedRules":
         packed = rules.packed()
-        return cls(sha256(packed).hexdigest(), packed)
+        return cls(sha256(packed.encode()).hexdigest(), packed)

@@ -20,9 +20,9 @@ from moldau.client.consumer.retries import (
     origin_of,
     wait_s,
 )
-from moldau.client.dead_letters import DUE, Origin
 from moldau.client.errors import DeserializationFailed, InvalidUse
 from moldau.client.message import Message
+from moldau.wire.dead_letters import DUE, Origin
 
 NOW = Millis(1_700_000_000_000)
 QUICK = Backoff(first=0.5, factor=3.0, most=10.0)

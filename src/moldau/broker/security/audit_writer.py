@@ -1,8 +1,7 @@
 """AuditWriter: appends audit records to the one partition of __audit, wherever its leader is. Decides nothing.
 
-One partition, so that the records of the cluster have one order. A broker that leads it appends; others send a Produce
-request to the leader. What cannot be written waits in the buffer and is tried again. A response that is lost makes the
-same records come twice: they have the same ids.
+One partition, so that the records of the cluster have one order. What cannot be written waits in the buffer and is
+tried again. A response that is lost makes the same records come twice: they have the same ids.
 """
 
 import asyncio
@@ -13,27 +12,19 @@ from typing import Final
 
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.internal_topics import AUDIT
-from moldau.broker.peers import Peers
-from moldau.broker.waiting import awaited
-from moldau.metadata.image import NO_BROKER, ClusterImage
-from moldau.net.peer import PeerLost
+from moldau.broker.own_records import OwnRecords
+from moldau.metadata.image import ClusterImage
 from moldau.net.tasks import cancel
-from moldau.replication.replicas import Replicas
 from moldau.security.audit import AuditBuffer
-from moldau.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from moldau.wire.pairs import encode_pairs
 
 logger: Final = logging.getLogger("moldau.broker")
 
 RETRY_S: Final = 1.0
 TELL_S: Final = 60.0  # between two log lines about dropped records
-APPEND_TIMEOUT_MS: Final = 10_000
 LAST_APPEND_S: Final = 2.0  # at stop
 PARTITION: Final = 0
 PURPOSE: Final = "audit"
-CLIENT_ID: Final = "__admin_client"  # with which brokers may write to internal topics, as in Kafka
-PRODUCE_VERSION: Final = 12  # the last that names topics
-ALL_REPLICAS: Final = -1
 
 Append = Callable[[Sequence[bytes]], Awaitable[Refusal | None]]
 
@@ -43,55 +34,20 @@ class AuditTopic:
 
     def __init__(
         self,
-        node_id: int,
-        replicas: Replicas,
-        peers: Peers,
+        records: OwnRecords,
         image: Callable[[], ClusterImage],
         create: Callable[[Sequence[str]], Awaitable[None]],
-        now: Callable[[], int],
     ) -> None:
-        self._node_id = node_id
-        self._replicas = replicas
-        self._peers = peers
+        self._records = records
         self._image = image
         self._create = create
-        self._now = now
 
     async def append(self, records: Sequence[bytes]) -> Refusal | None:
         """Append records as one batch; None when they are committed, else why not."""
         if AUDIT not in self._image().topics:
             await self._create((AUDIT,))
-        state = self._image().partition(AUDIT, PARTITION)
-        if state is None:
-            return Refusal(WireError.UNKNOWN_TOPIC_OR_PARTITION, f"the topic {AUDIT} could not be created")
-        if state.leader == NO_BROKER:
-            return Refusal(WireError.LEADER_NOT_AVAILABLE, f"{AUDIT} has no leader")
-        pairs = [(None, record) for record in records]
-        if state.leader != self._node_id:
-            return await self._send(state.leader, encode_pairs(pairs, self._now()))
-        partition = self._replicas.get(AUDIT, PARTITION)
-        if partition is None:
-            return Refusal(WireError.NOT_LEADER_OR_FOLLOWER, f"{AUDIT} is not open yet")
-        appended = awaited(partition.appender.append_records(pairs, self._now()))
-        try:
-            outcome = await asyncio.wait_for(appended, APPEND_TIMEOUT_MS / 1000)
-        except TimeoutError:
-            return Refusal.of(WireError.REQUEST_TIMED_OUT)
-        return outcome if isinstance(outcome, Refusal) else None
-
-    async def _send(self, leader: int, batch: bytes) -> Refusal | None:
-        data = TopicProduceData(name=AUDIT, partition_data=(PartitionProduceData(index=PARTITION, records=batch),))
-        request = ProduceRequest(acks=ALL_REPLICAS, timeout_ms=APPEND_TIMEOUT_MS, topic_data=(data,))
-        peer = self._peers.to(leader, PURPOSE, client_id=CLIENT_ID)
-        try:
-            response: ProduceResponse = await peer.ask(request, PRODUCE_VERSION, 2 * APPEND_TIMEOUT_MS)
-        except PeerLost as lost:
-            return Refusal(WireError.NETWORK_EXCEPTION, f"broker {leader}: {lost.reason}")
-        result = response.responses[0].partition_responses[0]
-        if not result.error_code:
-            return None
-        error = WireError(result.error_code)
-        return Refusal(error, f"broker {leader}: {result.error_message or error.doc}")
+        batch = encode_pairs([(None, record) for record in records], self._records.now())
+        return await self._records.append(AUDIT, PARTITION, batch)
 
 
 class AuditWriter:

@@ -7,7 +7,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from moldau.base.ids import Millis
 from moldau.client.arguments import check_number, check_seconds, check_text
-from moldau.client.dead_letters import (
+from moldau.client.errors import DeserializationFailed, InvalidUse
+from moldau.client.message import Message
+from moldau.client.serializers.port import Headers
+from moldau.wire.dead_letters import (
     ATTEMPT,
     DUE,
     NAMES,
@@ -18,9 +21,6 @@ from moldau.client.dead_letters import (
     number_in,
     origin_in,
 )
-from moldau.client.errors import DeserializationFailed, InvalidUse
-from moldau.client.message import Message
-from moldau.client.serializers.port import Headers
 
 REASON_BYTES = 1 << 10
 STACK_BYTES = 8 << 10  # its end tells most

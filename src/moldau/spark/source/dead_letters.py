@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from moldau.client.dead_letters import Origin, letter_headers
 from moldau.client.direct.failure import Failure
 from moldau.client.direct.metadata import Cluster
 from moldau.client.direct.produce import Producer
@@ -20,6 +19,7 @@ from moldau.spark.connection import Connection
 from moldau.spark.options import ReadOptions
 from moldau.spark.source.plan import ReadTask
 from moldau.spark.value_formats import Rejected
+from moldau.wire.dead_letters import Origin, letter_headers
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

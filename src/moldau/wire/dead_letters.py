@@ -1,7 +1,8 @@
 """Headers of dead letters, and of records in retry topics: why, where from, how often. Sends nothing.
 
 All are UTF-8 text. The origin stays that of the first topic, however often a record fails. Its topic, partition and
-offset are a key: two dead letters with the same key are the same.
+offset are a key: two dead letters with the same key are the same. A record that a broker refused never had an offset:
+there topic, partition and producer are the key, if its producer was idempotent.
 """
 
 from collections.abc import Iterable
@@ -16,9 +17,10 @@ OFFSET: Final = "moldau.offset"
 TIMESTAMP: Final = "moldau.timestamp"  # of the record; in ms since the Unix epoch
 ATTEMPT: Final = "moldau.attempt"  # how often it was tried
 STACK: Final = "moldau.stack"  # of the exception; only the end of a long one
+PRODUCER: Final = "moldau.producer"  # of a record that a broker refused: producer id, its epoch, the sequence
 DUE: Final = "moldau.due"  # not to be tried before this time; in ms since the Unix epoch
 
-NAMES: Final = frozenset((REASON, TOPIC, PARTITION, OFFSET, TIMESTAMP, ATTEMPT, STACK, DUE))
+NAMES: Final = frozenset((REASON, TOPIC, PARTITION, OFFSET, TIMESTAMP, ATTEMPT, STACK, PRODUCER, DUE))
 
 
 class Origin(NamedTuple):
@@ -35,6 +37,15 @@ def letter_headers(reason: str, origin: Origin) -> list[tuple[str, bytes | None]
     told = (reason, *origin)
     names = (REASON, TOPIC, PARTITION, OFFSET, TIMESTAMP)
     return [(name, encoded(str(each))) for name, each in zip(names, told, strict=True)]
+
+
+def refused_headers(
+    reason: str, topic: str, partition: int, timestamp: Millis | int, producer: tuple[int, int, int] | None
+) -> list[tuple[str, bytes | None]]:
+    """What the dead letter of a record says that a broker refused. `producer`: id, epoch and sequence."""
+    told = {REASON: reason, TOPIC: topic, PARTITION: partition, TIMESTAMP: timestamp}
+    headers: list[tuple[str, bytes | None]] = [(name, encoded(str(each))) for name, each in told.items()]
+    return headers if producer is None else [*headers, (PRODUCER, b"%d/%d/%d" % producer)]
 
 
 def encoded(text: str) -> bytes:
