@@ -22,7 +22,7 @@ SUBJECT_STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRe
 TOPIC_NAME_STRATEGY: Final = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
 SCHEMA_MODES: Final = ("reject", "dead-letter", "warn")
 LATEST: Final = "latest"
-LONGEST_SCHEMA: Final = 64 * 1024  # of a schema in a topic's settings, which every broker holds and ZooKeeper limits
+LONGEST_SCHEMA: Final = 32_767  # bytes of a schema in a topic's settings: what every client can send
 
 
 def _of_broker(*names: str) -> tuple[Synonym, ...]:

@@ -107,3 +107,33 @@ def test_stored_names_of_a_newer_version_are_left_aside_but_bad_values_are_not()
     assert LogConfig.of({"from.the.future": "1"}) == LogConfig()
     with pytest.raises(SettingsRefused, match="at least 1048576"):
         LogConfig.of({"segment.bytes": "1"})
+
+
+@pytest.mark.parametrize(
+    "schema", ["", "orders", "orders-value@3", "orders-value@latest", ":.eu:orders@1", '{"type": "object"}']
+)
+def test_schemas_of_topics(schema: str) -> None:
+    config = LogConfig.of({"moldau.value.schema": schema})
+    assert config.moldau_value_schema == schema
+    assert config.checks_schemas is bool(schema)
+
+
+@pytest.mark.parametrize("schema", ["orders@0", "orders@-1", "orders@", "@1", "a@b", "orders@99999999999", "a\nb"])
+def test_what_names_no_schema_is_refused(schema: str) -> None:
+    refusal = checked({"moldau.value.schema": schema})
+    assert isinstance(refusal, Refusal)
+    assert refusal.error is WireError.INVALID_CONFIG
+    assert refusal.message.startswith("moldau.value.schema must be a subject, subject@version")
+
+
+def test_a_long_schema_has_to_be_registered() -> None:
+    refusal = checked({"moldau.key.schema": '{"a":"' + "x" * 32_768})
+    assert isinstance(refusal, Refusal)
+    assert refusal.message.startswith("moldau.key.schema must be at most 32767 bytes; register a longer schema")
+
+
+def test_a_class_name_of_java_names_a_strategy() -> None:
+    assert LogConfig.of({"confluent.value.subject.name.strategy": "RecordNameStrategy"})
+    refusal = checked({"confluent.value.subject.name.strategy": "com.example.Own"})
+    assert isinstance(refusal, Refusal)
+    assert "must be one of TopicNameStrategy, RecordNameStrategy, TopicRecordNameStrategy" in refusal.message

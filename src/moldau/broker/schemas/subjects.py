@@ -87,10 +87,13 @@ class Subjects:
 
     def apply(self, change: Version | Removed) -> None:
         self.generation += 1
-        versions = self._versions.setdefault(change.subject, {})
         if isinstance(change, Version):
-            versions[change.version] = change
-        elif change.up_to:
+            self._versions.setdefault(change.subject, {})[change.version] = change
+            return
+        versions = self._versions.get(change.subject)
+        if versions is None:
+            return
+        if change.up_to:
             for version in [number for number in versions if number <= change.version]:
                 versions[version] = versions[version]._replace(deleted=True)
         else:

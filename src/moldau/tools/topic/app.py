@@ -27,6 +27,7 @@ from moldau.tools.common.hints import suggest
 from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import print_json, print_table, print_text
 from moldau.tools.common.remedies import command_error
+from moldau.tools.topic.schema import Schema, read_schema
 
 app = App(name="topic", help="Create, list, describe, alter and delete topics.")
 
@@ -72,11 +73,12 @@ def create(
     ] = None,
     settings: Settings = None,
     config: Configs = None,
+    schema: Schema = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Accept a topic that exists.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Validate only; create nothing.")] = False,
 ) -> None:
     """Create a topic."""
-    configs = read_settings(settings, config)
+    configs = read_settings(settings, config) | read_schema(schema)
     outcome = "valid" if dry_run else "created"
     try:
         create_topic(
@@ -166,12 +168,14 @@ def alter(
     ] = None,
     settings: Settings = None,
     config: Configs = None,
+    schema: Schema = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help="Return to its default.")] = None,
 ) -> None:
     """Add partitions, or change a topic's settings."""
-    if partitions is None and not settings and not config and not unset:
-        raise misused("nothing to change", remedy="Give --partitions, --set or --unset")
-    changes: dict[str, str | None] = {**read_settings(settings, config), **dict.fromkeys(unset or ())}
+    changes: dict[str, str | None] = {**read_settings(settings, config), **read_schema(schema)}
+    changes |= dict.fromkeys(unset or ())
+    if partitions is None and not changes:
+        raise misused("nothing to change", remedy="Give --partitions, --set, --schema or --unset")
     admin = Admin(context.target)
     if changes:  # first, because a refused setting then leaves the topic untouched
         alter_configs(admin, name, changes)
