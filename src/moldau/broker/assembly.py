@@ -162,8 +162,8 @@ def assemble(
         organisations,
     )
     coordinator = CoordinatorContext(running, controller, groups, transactions, producer_ids, topics, now)
-    gate = Gate(authorizer, GUARDS, image, current)
-    dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS, gate)
+    contexts = Contexts(data, control, coordinator, in_cluster)
+    dispatcher = Dispatcher(contexts, APIS, Gate(authorizer, GUARDS, image, current))
     sasl = _sasl_server(running, image, now, organisations)
     return Assembly(
         marker_sender=marker_sender,

@@ -14,7 +14,7 @@ OTHER_FORMATS = (".avsc", ".proto")
 Schema = Annotated[
     str | None,
     typer.Option(
-        "--schema", metavar="FILE|SUBJECT", help="Values must conform: a JSON Schema, or subject[@version] of a registry."
+        "--schema", metavar="FILE|SUBJECT", help="For values: a JSON Schema, or subject[@version] of a registry."
     ),
 ]
 
