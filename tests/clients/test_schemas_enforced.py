@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from support.brokers.processes import BrokerProcess
 from support.clients import confluent
+from support.clients.cli import fail, runner, succeed
 from support.clients.raw import RawClient
 from support.eventually import eventually
 from support.log.batches import CODECS, Written, batch
@@ -241,3 +243,38 @@ def test_a_batch_that_costs_workers_again_and_again_is_refused(
         answers.append(client.produce(orders, data))
     assert [answer.error_code for answer in answers] == [REQUEST_TIMED_OUT, INVALID_RECORD]
     assert answers[1].error_message == "The records cannot be checked: the check took longer than 1 s, 2 times."
+
+
+# ── the command line ──
+
+
+def test_topics_are_created_with_a_schema_and_produce_tells_why(enforcing: BrokerProcess, tmp_path: Path) -> None:
+    moldau, name = runner(enforcing.bootstrap), f"orders-{uuid.uuid4().hex[:8]}"
+    file = tmp_path / "order.json"
+    file.write_text(json.dumps(ORDER, indent=4))
+    succeed(moldau("topic", "create", name, "--schema", str(file)))
+    assert "moldau.value.schema" in succeed(moldau("topic", "describe", name))
+    lines = "\n".join(['{"id": 1}'] * 2 + ['{"id": -1}'] + ['{"id": 2}'] * 2)
+    fail(moldau("produce", name, stdin=lines), 1, "records failed: record 3: Value does not conform", "#/id: -1")
+    succeed(moldau("produce", name, stdin='{"id": 1}'))
+    file.write_text('{"type": "string"}')
+    succeed(moldau("topic", "alter", name, "--schema", str(file)))
+    succeed(moldau("produce", name, stdin='"text"'))
+    succeed(moldau("topic", "alter", name, "--schema", "orders-value@2"))
+    fail(moldau("produce", name, stdin='"text"'), 1, "Subject orders-value has no schema; register one")
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("order.avsc", "--schema takes a JSON Schema or a subject, not .avsc"),
+        ("missing.json", "there is no file "),
+        ("text", "is not JSON: "),
+    ],
+)
+def test_what_cannot_be_a_schema_is_refused_before_it_is_sent(
+    enforcing: BrokerProcess, tmp_path: Path, schema: str, sentence: str
+) -> None:
+    (tmp_path / "text").write_text("# not JSON")
+    moldau = runner(enforcing.bootstrap)
+    fail(moldau("topic", "create", "never", "--schema", str(tmp_path / schema)), 2, sentence)

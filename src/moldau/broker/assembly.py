@@ -162,14 +162,11 @@ def assemble(
         organisations,
     )
     coordinator = CoordinatorContext(running, controller, groups, transactions, producer_ids, topics, now)
-    contexts = Contexts(data, control, coordinator, in_cluster)
-    dispatcher = Dispatcher(contexts, APIS, Gate(authorizer, GUARDS, image, current))
+    gate = Gate(authorizer, GUARDS, image, current)
+    dispatcher = Dispatcher(Contexts(data, control, coordinator, in_cluster), APIS, gate)
     sasl = _sasl_server(running, image, now, organisations)
     return Assembly(
-        marker_sender=marker_sender,
-        add_partitions_sender=add_partitions_sender,
-        groups=groups,
-        transactions=transactions,
+        *(marker_sender, add_partitions_sender, groups, transactions),
         fetch_sessions=sessions,
         client=in_cluster,
         control=control,

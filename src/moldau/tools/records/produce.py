@@ -26,6 +26,7 @@ from moldau.tools.common.formats import BadRecordError, Draft, Format, Header, r
 from moldau.tools.common.interrupts import Interrupts
 from moldau.tools.common.options import CommandContext, client_command
 from moldau.tools.common.output import counted, print_json_line, print_text
+from moldau.tools.records import refused
 from moldau.tools.records.clients import failure_of, open_producer
 from moldau.tools.records.watch import tell_stalls, why_stalled
 
@@ -63,26 +64,29 @@ class Tally:
     first_failure: str = ""
     timed_out: bool = False
     lines: int = field(default=0)
-    known: deque[tuple[Draft, Delivery]] = field(default_factory=deque)  # outcomes that `count` has not seen
+    known: deque[tuple[int, Draft, Delivery]] = field(default_factory=deque)  # outcomes that `count` has not seen
+    invalid: list[tuple[int, Draft]] = field(default_factory=list)  # the first records that the broker calls so
 
     @property
     def left(self) -> int:
         """Records without an outcome."""
         return max(self.sent - self.delivered - self.failed - len(self.known), 0)
 
-    def keep(self, draft: Draft, delivery: Delivery) -> None:
-        """Called in the producer's thread."""
-        self.known.append((draft, delivery))
+    def keep(self, number: int, draft: Draft, delivery: Delivery) -> None:
+        """Called in the producer's thread. `number`: of the record, from 1."""
+        self.known.append((number, draft, delivery))
 
     def count(self) -> None:
         """Count and report the outcomes that are known by now."""
         while self.known:
-            draft, delivery = self.known.popleft()
+            number, draft, delivery = self.known.popleft()
             error = delivery.exception(0)
             if error is None:
                 self.delivered += 1
             else:
                 self.timed_out = self.timed_out or error.name == "MSG_TIMED_OUT"
+                if error.name in refused.NAMES and len(self.invalid) < refused.ASKED_AT_MOST:
+                    self.invalid.append((number, draft))
                 self._fail(str(of_client(error, self.topic)))
             if self.reports:
                 print_json_line(delivery_report(draft, delivery))
@@ -263,7 +267,7 @@ def _send(producer: Producer[Any, Any], draft: Draft, tally: Tally, interrupts: 
                 headers=draft.headers or None,
                 partition=draft.partition,
                 timestamp=draft.timestamp_ms,
-                on_delivery=partial(tally.keep, draft),
+                on_delivery=partial(tally.keep, tally.sent + 1, draft),
             )
         except BufferFull:
             if interrupts.asked:
@@ -277,7 +281,18 @@ def _send(producer: Producer[Any, Any], draft: Draft, tally: Tally, interrupts: 
             return
 
 
+def _ask_why(tally: Tally, target: Target) -> None:
+    """Why the broker refused records."""
+    explained = refused.explain(target, tally.topic, tally.invalid)
+    if explained is not None:
+        tally.failed -= explained.written
+        tally.delivered += explained.written
+        tally.first_failure = explained.text or tally.first_failure
+
+
 def _conclude(tally: Tally, context: CommandContext) -> None:
+    if tally.invalid:
+        _ask_why(tally, context.target)
     if tally.failed:
         problem = f"{tally.failed} of {tally.delivered + tally.failed} records failed: {tally.first_failure}"
         cause = why_stalled(context.target) if tally.timed_out else ""
