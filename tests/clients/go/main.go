@@ -32,6 +32,7 @@ type command func(ctx context.Context, bootstrap string, arguments []string) (an
 
 var commands = map[string]command{
 	"produce":  produce,
+	"batches":  batches,
 	"consume":  consume,
 	"admin":    admin,
 	"errors":   refusals,
@@ -123,6 +124,34 @@ func produce(ctx context.Context, bootstrap string, arguments []string) (any, er
 		offsets = append(offsets, result.Record.Offset)
 	}
 	return offsets, nil
+}
+
+// batches TOPIC CODEC BATCH…: sends batches of values, which are separated by "|", one after the other; tells the offset or
+// the error of each record.
+func batches(ctx context.Context, bootstrap string, arguments []string) (any, error) {
+	client, err := connect(bootstrap, kgo.ProducerBatchCompression(codecs[arguments[1]]), kgo.ProducerLinger(time.Second))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	told := []string{}
+	for _, batch := range arguments[2:] {
+		var records []*kgo.Record
+		for _, value := range strings.Split(batch, "|") {
+			records = append(records, &kgo.Record{Topic: arguments[0], Value: []byte(value)})
+		}
+		results := map[*kgo.Record]string{}
+		for _, result := range client.ProduceSync(ctx, records...) {
+			results[result.Record] = strconv.FormatInt(result.Record.Offset, 10)
+			if result.Err != nil {
+				results[result.Record] = name(result.Err)
+			}
+		}
+		for _, record := range records {
+			told = append(told, results[record])
+		}
+	}
+	return told, nil
 }
 
 type read struct {
