@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from moldau.base.errors import Refusal, WireError
 from moldau.broker.schemas.dead_letter_topics import DeadLetterTopics
 from moldau.broker.schemas.follower import SchemasFollower
+from moldau.broker.schemas.nonconforming import Nonconforming
 from moldau.broker.schemas.rules import LETTER_MARGIN, UnknownSubject, needs_subjects, rules_for
-from moldau.broker.schemas.warnings import Warnings
 from moldau.log.settings import LogConfig
 from moldau.replication.inspection_queue import Inspected
 from moldau.replication.inspector import IN_THREAD, Arrival
@@ -53,7 +53,7 @@ class SchemaInspector:
         self._losses: OrderedDict[tuple[str, int], int] = OrderedDict()  # by partition and checksum of the batch
         self._held = 0
         self._loaded = False
-        self._warnings = Warnings()
+        self._nonconforming = Nonconforming()
 
     async def inspect(self, arrival: Arrival) -> Inspected:
         if not arrival.config.checks_schemas:
@@ -77,7 +77,7 @@ class SchemaInspector:
         checked = await self._check(arrival)
         if isinstance(checked, Refusal):
             return checked
-        self._warnings.count(partition.name, checked)
+        self._nonconforming.count(partition.name, checked)
         if checked.refusal is not None:
             return checked.refusal
         if checked.letters:
@@ -136,9 +136,11 @@ class SchemaInspector:
     def _lost(self, suspect: tuple[str, int], lost: WorkerLost) -> Refusal:
         """A worker was lost with a batch: the batch may be sent again, but not for ever."""
         partition, _ = suspect
+        if self._workers.stopped:
+            return Refusal(WireError.REQUEST_TIMED_OUT, f"The records could not be checked, as {lost}.")
         losses = self._losses.pop(suspect, 0) + 1
         logger.error("Checking a batch of %s failed, attempt %d: %s", partition, losses, lost)
-        if losses >= LOSSES_AT_MOST and not self._workers.stopped:
+        if losses >= LOSSES_AT_MOST:
             return Refusal(WireError.INVALID_RECORD, f"The records cannot be checked: {lost}, {losses} times.")
         self._losses[suspect] = losses
         if len(self._losses) > SUSPECTS_AT_MOST:

@@ -7,6 +7,7 @@ down, or the topic's leader is, what is known goes on to count.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from moldau.base.errors import WireError
@@ -95,20 +96,20 @@ class SchemasFollower:
     async def _run(self) -> None:
         while True:
             try:
-                waited = await self._round()
+                pause_s = 0.0 if await self._round() else LOOK_S
                 self._over()
             except (CannotRead, PeerLost, CorruptLogError, CorruptRecords, OSError) as problem:
                 self._tell(problem)
-                waited = await self._pause(RETRY_S)
+                pause_s = RETRY_S
             except Exception as problem:  # the task has to live on
                 logger.exception("Following the topic %s failed, and goes on", self._topic)
                 self._tell(problem)
-                waited = await self._pause(RETRY_S)
-            if not waited:
-                await self._pause(LOOK_S)
+                pause_s = RETRY_S
+            if pause_s:
+                await self._pause(pause_s)
 
     async def _round(self) -> bool:
-        """Read what there is next. False: nothing, and no time has passed."""
+        """Read what there is next, or wait for it at the leader. False: there is nothing, and no time has passed."""
         state = self._state()
         if state is None:
             return False
@@ -185,15 +186,12 @@ class SchemasFollower:
         offset: Offset = found.offset
         return offset
 
-    async def _pause(self, seconds: float) -> bool:
+    async def _pause(self, seconds: float) -> None:
         """Wait, or less if somebody wants to know what is new."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._look.wait()
-        except TimeoutError:
-            return True
         self._look.clear()
-        return True
 
     def _tell(self, problem: Exception) -> None:
         if not self._failing:

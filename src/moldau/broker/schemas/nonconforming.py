@@ -1,4 +1,4 @@
-"""Warnings of records that do not conform: counted per partition, and told at a bounded rate."""
+"""Records that do not conform and are accepted all the same, or set aside: counted, and told at a bounded rate."""
 
 import logging
 from time import monotonic
@@ -20,9 +20,12 @@ class _Counts:
         self.told = 0.0
 
 
-class Warnings:
+class Nonconforming:
     def __init__(self) -> None:
-        self._counts: dict[str, _Counts] = {}
+        self._counts: dict[str, _Counts] = {}  # by partition
+
+    def __len__(self) -> int:
+        return len(self._counts)
 
     def count(self, partition: str, checked: Checked) -> None:
         """Count the records of a batch that do not conform and are accepted all the same, or set aside."""
