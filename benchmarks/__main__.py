@@ -19,6 +19,7 @@ from benchmarks import clients as python_clients
 from benchmarks import cluster as clustered
 from benchmarks import compaction as cleaning
 from benchmarks import cpu as counter
+from benchmarks import enforcement as enforcing
 from benchmarks import group_commit, measures, report
 from benchmarks import instructions as counting
 from benchmarks import isolation as studies
@@ -304,6 +305,21 @@ def loading(
         for row in offsets.study(scratch, commits, keys, _saying(status)):
             table.add_row(row.what, f"{row.mib:,.1f}", f"{row.seconds:.1f}")
     table.title = f"{commits:,} commits over {keys:,} keys"
+    console.print(table)
+
+
+@app.command()
+def enforcement(
+    requests: Annotated[int, typer.Option(min=100, help="Requests to each topic.")] = 3_000,
+    workdir: Workdir = None,
+) -> None:
+    """Measure what a schema costs that a topic declares: records/s, latency, CPU of broker and workers."""
+    table = Table("topic", "records/s", "median ms", "p99 ms", "broker µs/record", "workers µs/record")
+    with _scratch(workdir) as scratch, console.status("") as status:
+        for row in enforcing.study(scratch, requests, _saying(status)):
+            times = (f"{each:.2f}" for each in row[2:])
+            table.add_row(row.what, f"{row.records_per_s:,.0f}", *times)
+    table.title = f"{requests:,} requests of {enforcing.RECORDS} records of {enforcing.RECORD_BYTES} bytes"
     console.print(table)
 
 
