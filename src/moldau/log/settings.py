@@ -22,6 +22,7 @@ SUBJECT_STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRe
 TOPIC_NAME_STRATEGY: Final = "io.confluent.kafka.serializers.subject.TopicNameStrategy"
 SCHEMA_MODES: Final = ("reject", "dead-letter", "warn")
 LATEST: Final = "latest"
+LONGEST_NUMBER: Final = len(str(MAX_INT))
 LONGEST_SCHEMA: Final = 32_767  # bytes of a schema in a topic's settings: what every client can send
 
 
@@ -64,9 +65,8 @@ def _schema(value: Value) -> str | None:
     if value.startswith("{"):
         return None
     subject, at, version = value.rpartition("@")
-    if at and not (
-        version == LATEST or (version.isascii() and version.isdigit() and 1 <= int(version[:10]) <= MAX_INT)
-    ):
+    number = int(version) if version.isascii() and version.isdigit() and len(version) <= LONGEST_NUMBER else 0
+    if at and version != LATEST and not 1 <= number <= MAX_INT:
         return "a subject, subject@version with a version from 1, subject@latest, or a JSON Schema that begins with {"
     if any(character < " " for character in value) or not (subject if at else value).strip():
         return "a subject, subject@version, subject@latest, or a JSON Schema that begins with {"

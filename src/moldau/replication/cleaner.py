@@ -2,14 +2,11 @@
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 
-import moldau
 from moldau.log.compaction.work import Cleaned, Tally, Work
+from moldau.replication import child_process
 
 PROGRAM = "moldau.replication.cleaner_main"
 LONGEST_LINE = 1024 * 1024 * 64  # of a response, which lists the segments of a group
@@ -30,18 +27,7 @@ class Cleaner:
 
     @classmethod
     async def start(cls) -> "Cleaner":
-        # The process must import the same version of Moldau as this one.
-        path = os.pathsep.join(filter(None, (str(Path(moldau.__file__).parent.parent), os.environ.get("PYTHONPATH"))))
-        pipe = asyncio.subprocess.PIPE
-        return cls(
-            await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", PROGRAM),
-                stdin=pipe,
-                stdout=pipe,
-                limit=LONGEST_LINE,
-                env={**os.environ, "PYTHONPATH": path},
-            )
-        )
+        return cls(await child_process.start(PROGRAM, limit=LONGEST_LINE))
 
     @property
     def pid(self) -> int:

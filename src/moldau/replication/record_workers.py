@@ -7,15 +7,12 @@ had, and is replaced.
 
 import asyncio
 import logging
-import os
-import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, NamedTuple
 
-import moldau
+from moldau.replication import child_process
 from moldau.replication.record_checks import Checked
 from moldau.replication.record_rules import PackedRules
 from moldau.replication.worker_frames import LENGTHS, READY, Request, pack, read_response
@@ -111,14 +108,7 @@ class _Worker:
 
     @classmethod
     async def start(cls, timeout_s: float) -> "_Worker":
-        # The process must import the same version of Moldau as this one.
-        path = os.pathsep.join(filter(None, (str(Path(moldau.__file__).parent.parent), os.environ.get("PYTHONPATH"))))
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", PROGRAM, str(timeout_s)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+        process = await child_process.start(PROGRAM, str(timeout_s))
         worker = cls(process, timeout_s)
         try:
             assert process.stdout is not None

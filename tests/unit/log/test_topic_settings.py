@@ -118,7 +118,7 @@ def test_schemas_of_topics(schema: str) -> None:
     assert config.checks_schemas is bool(schema)
 
 
-@pytest.mark.parametrize("schema", ["orders@0", "orders@-1", "orders@", "@1", "a@b", "orders@99999999999", "a\nb"])
+@pytest.mark.parametrize("schema", ["orders@0", "orders@-1", "orders@", "@1", "a@b", "orders@12345678901", "a\nb"])
 def test_what_names_no_schema_is_refused(schema: str) -> None:
     refusal = checked({"moldau.value.schema": schema})
     assert isinstance(refusal, Refusal)
