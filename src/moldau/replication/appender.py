@@ -15,6 +15,7 @@ from moldau.log import validate
 from moldau.log.header import RawHeader
 from moldau.log.markers import Marker, encode_marker
 from moldau.log.producers import NOT_ASKED, STRICT_MARKERS, Verification
+from moldau.log.settings import LogConfig
 from moldau.replication import inspection
 from moldau.replication.inspection_queue import Inspected, InspectionQueue, Job, Work, in_thread
 from moldau.replication.inspector import IN_THREAD, Arrival, Inspector
@@ -63,12 +64,13 @@ Outcome = Appended | Refusal
 
 
 class Appender:
-    __slots__ = ("_partition", "inspector", "queue")
+    __slots__ = ("_opaque", "_partition", "inspector", "queue")
 
     def __init__(self, partition: "Partition") -> None:
         self._partition = partition
         self.queue = InspectionQueue()
         self.inspector: Inspector = IN_THREAD
+        self._opaque: LogConfig | None = None  # settings that never need the records of a batch
 
     # ── producers ──
 
@@ -106,7 +108,7 @@ class Appender:
             return Refusal(
                 WireError.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later; upgrade the client."
             )
-        if self.queue.busy or inspection.needed(config, codec):
+        if self.queue.busy or (config is not self._opaque and self._inspects(config, codec)):
 
             def inspect(copy: bytes) -> Work:
                 arrival = Arrival(partition, copy, config, lambda: self._awaited(header, verification, acks))
@@ -128,6 +130,14 @@ class Appender:
         if not partition.standing.leads:
             return NOT_LEADER
         return partition.role.refusal(acks) if isinstance(partition.role, Leader) else None
+
+    def _inspects(self, config: LogConfig, codec: int) -> bool:
+        """Whether the records of a batch are needed. Most topics never need them, and are not asked again."""
+        if inspection.needed(config, codec):
+            return True
+        if config.compression_type == inspection.KEEP_CODEC:
+            self._opaque = config
+        return False
 
     def _enqueue(
         self,
