@@ -1,6 +1,7 @@
 """Schemas that topics declare: what producers are told, and what is written. Without a registry."""
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from support.clients import confluent
 from support.clients.cli import fail, runner, succeed
 from support.clients.raw import RawClient
 from support.eventually import eventually
+from support.guides import blocks
 from support.log.batches import CODECS, Written, batch
 
 INVALID_RECORD, REQUEST_TIMED_OUT, INVALID_CONFIG = 87, 7, 40
@@ -246,6 +248,17 @@ def test_a_batch_that_costs_workers_again_and_again_is_refused(
 
 
 # ── the command line ──
+
+
+def test_the_guide(enforcing: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/enforcement.md: its first commands, word by word; the record does not conform."""
+    (tmp_path / "order.json").write_text(json.dumps({"properties": {"total": {"type": "number"}}}))
+    monkeypatch.chdir(tmp_path)
+    moldau = runner(enforcing.bootstrap)
+    create, produce = next(iter(blocks("docs/enforcement.md"))).text.splitlines()
+    succeed(moldau(*create.split()[1:]))
+    record, command = re.fullmatch(r"echo '(.+)' \| moldau (.+)", produce).groups()  # type: ignore[union-attr]
+    fail(moldau(*command.split(), stdin=record), 1, "record 1: Value does not conform", "#/total")
 
 
 def test_topics_are_created_with_a_schema_and_produce_tells_why(enforcing: BrokerProcess, tmp_path: Path) -> None:
