@@ -50,6 +50,19 @@ OUR_OWN = {
     "moldau.audit.topic.replication.factor",
     "sasl.oauthbearer.organisation.claim.name",
     "sasl.oauthbearer.unsafe.accept.unsigned.tokens.from.anyone",
+    "moldau.inspection.processes",
+    "moldau.inspection.timeout.ms",
+    "moldau.schemas.topic",
+}
+OF_SCHEMAS = {  # of Confluent Server, and ours
+    "confluent.key.schema.validation",
+    "confluent.key.subject.name.strategy",
+    "confluent.value.schema.validation",
+    "confluent.value.subject.name.strategy",
+    "moldau.key.schema",
+    "moldau.key.schema.mode",
+    "moldau.value.schema",
+    "moldau.value.schema.mode",
 }
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OF_THE_AUTHORIZER = {"allow.everyone.if.no.acl.found", "super.users"}  # which Kafka's class reads by itself
@@ -93,7 +106,7 @@ def problems(properties: dict[str, str]) -> list[str]:
 
 def test_the_tables_have_every_name_that_kafka_has_and_no_other() -> None:
     for scope, table, extra in (
-        ("topic", TOPIC, set()),
+        ("topic", TOPIC, OF_SCHEMAS),
         ("broker", BROKER, SET_WHILE_RUNNING | OF_KAFKA_3 | OF_THE_AUTHORIZER | OUR_OWN),
     ):
         assert {setting.name for setting in table} - extra == {fact[1] for fact in FACTS if fact[0] == scope}
@@ -121,7 +134,7 @@ def test_every_name_has_one_fate() -> None:
     assert not MEANINGLESS.keys() & NOT_YET.keys()
     assert GUARDS.keys() <= NOT_YET.keys()
     assert {"log.dirs", "message.max.bytes", "log.segment.bytes", "num.partitions"} <= used
-    assert len(used) == 191
+    assert len(used) == 194
     assert all(group.settings for group in LATER)
 
 

@@ -40,7 +40,7 @@ def synonyms(found: Entry) -> list[tuple[str, str | None, Source]]:
 
 def test_a_topic_without_overrides_shows_the_defaults() -> None:
     entries = describe_topic({}, NOTHING)
-    assert len(entries) == 33
+    assert len(entries) == 41
     found = entry(entries, "segment.bytes")
     assert found == Entry(
         name="segment.bytes",
@@ -82,7 +82,7 @@ def test_settings_in_several_units() -> None:
 
 def test_keys_choose_and_hidden_ones_show_only_when_set() -> None:
     assert [each.name for each in describe_topic({}, NOTHING, ["retention.ms", "nonsense"])] == ["retention.ms"]
-    assert len(describe_topic({}, NOTHING, [])) == 33
+    assert len(describe_topic({}, NOTHING, [])) == 41
     assert "internal.segment.bytes" not in {each.name for each in describe_topic({}, NOTHING)}
     assert entry(describe_topic({"internal.segment.bytes": "1000"}, NOTHING), "internal.segment.bytes").value == "1000"
 
@@ -96,7 +96,7 @@ def test_a_broker_shows_all_its_settings() -> None:
     config, _ = load({"node.id": "4", "log.dirs": "/a,/b", "num.partitions": "3"})
     layers = Layers({"log.cleaner.backoff.ms": "1"}, {"log.cleaner.backoff.ms": "2"}, config.static)
     entries = describe_broker(layers)
-    assert len(entries) == 360
+    assert len(entries) == 363
     assert [entry(entries, name).value for name in ("node.id", "broker.id", "log.dirs")] == ["4", "4", "/a,/b"]
     partitions = entry(entries, "num.partitions")
     assert (partitions.value, partitions.source, partitions.read_only) == ("3", STATIC, True)
