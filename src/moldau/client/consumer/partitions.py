@@ -1,11 +1,13 @@
-"""Partitions in words, and as librdkafka's Python binding has them."""
+"""Partitions in words, as librdkafka's Python binding has them, and of messages."""
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from moldau.base.ids import Offset, TopicPartition
 
 if TYPE_CHECKING:
+    from confluent_kafka import Message as KafkaMessage
     from confluent_kafka import TopicPartition as KafkaPartition
 
 MOST_NAMES = 5
@@ -29,3 +31,17 @@ def for_librdkafka(partitions: Iterable[TopicPartition], offset: Offset | None =
     if offset is None:
         return [KafkaPartition(tp.topic, tp.partition) for tp in sorted(partitions)]
     return [KafkaPartition(tp.topic, tp.partition, offset) for tp in sorted(partitions)]
+
+
+def neighbours(messages: "Sequence[KafkaMessage]", *, one_topic: bool) -> Iterator[int]:
+    """How many messages in a row are of the same partition; mostly all of them. `one_topic`: all are of one topic."""
+    from confluent_kafka import Message as KafkaMessage
+
+    # This runs for every message: map and count need no bytecode for each.
+    partitions = list(map(KafkaMessage.partition, messages))
+    topics = [] if one_topic else list(map(KafkaMessage.topic, messages))
+    count = len(messages)
+    if count and partitions.count(partitions[0]) == count and (one_topic or topics.count(topics[0]) == count):
+        return iter((count,))
+    pairs = partitions if one_topic else zip(partitions, topics, strict=True)
+    return (len(list(group)) for _, group in itertools.groupby(pairs))

@@ -7,11 +7,10 @@ are made here, and other threads send functions (`call`).
 
 import collections
 import contextlib
-import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -20,9 +19,9 @@ from moldau.client.consumer.buffers import Run
 from moldau.client.consumer.commits import Commits, OffsetAndMetadata
 from moldau.client.consumer.handover import Handover
 from moldau.client.consumer.options import ConsumerOptions
-from moldau.client.consumer.partitions import for_librdkafka
+from moldau.client.consumer.partitions import for_librdkafka, neighbours
 from moldau.client.consumer.rebalances import COMMIT_S, Rebalances
-from moldau.client.consumer.subscriptions import Subscription
+from moldau.client.consumer.subscriptions import PATTERN, Subscription
 from moldau.client.errors import AuthenticationFailed, Closed, KafkaFailure, NotAuthorized, client_error
 from moldau.client.settings import build
 
@@ -70,6 +69,7 @@ class PollLoop:
         self._busy_until = 0.0
         self._full_since: float | None = None
         self._throttled = False
+        self._one_topic = len(options.topics) == 1 and not options.topics[0].startswith(PATTERN)
         self._average = 0  # bytes of a message, lately
         self._fetched: dict[TopicPartition, Offset] = {}  # after the last message that came
         self._next_commit = 0.0
@@ -240,7 +240,7 @@ class PollLoop:
             messages = [message for message in messages if message.error() is None]
         runs = []
         start = 0
-        for count in _neighbours(messages):
+        for count in neighbours(messages, one_topic=self._one_topic):
             part = messages[start : start + count]
             runs.append(Run(_partition_of(part[0]), part, sum(map(len, part))))
             start += count
@@ -412,17 +412,6 @@ class PollLoop:
         while self._commits.pending and time.monotonic() < self._close_by:
             self._commits.issue(consumer)
             consumer.poll(BUSY_POLL_S)
-
-
-def _neighbours(messages: "list[KafkaMessage]") -> Iterator[int]:
-    """How many messages in a row are of the same partition; mostly all of them."""
-    from confluent_kafka import Message as KafkaMessage
-
-    partitions = list(map(KafkaMessage.partition, messages))
-    topics = list(map(KafkaMessage.topic, messages))
-    if messages and partitions.count(partitions[0]) == topics.count(topics[0]) == len(messages):
-        return iter((len(messages),))
-    return (len(list(group)) for _, group in itertools.groupby(zip(partitions, topics, strict=True)))
 
 
 def _partition_of(message: "KafkaMessage") -> TopicPartition:
