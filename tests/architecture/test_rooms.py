@@ -7,13 +7,17 @@ from pathlib import Path
 
 from support.repository.sources import PACKAGE, ROOT, SOURCES, parsed, shown
 
-PURE = ("base", "wire", "security", "schemas", "metadata", "groups", "transactions")
+PURE = (
+    *("base", "wire", "security", "schemas", "metadata", "groups", "transactions"),
+    *("streams/sql", "streams/topology", "streams/operators", "streams/interpreter"),
+)
 PURE_FILES = ("log/validate.py",)
 IMPURE_CALLS = {"open", "print", "input", "uuid1", "uuid4", "now", "today", "urandom"}
 
 
 def pure_sources() -> list[Path]:
-    return [path for path in SOURCES if path.relative_to(PACKAGE).parts[0] in PURE] + [
+    rooms = [PACKAGE / name for name in PURE]
+    return [path for path in SOURCES if any(path.is_relative_to(room) for room in rooms)] + [
         PACKAGE / name for name in PURE_FILES
     ]
 

@@ -1,0 +1,1 @@
+"""Programs of Streams for tests, and golden cases."""

@@ -1,0 +1,17 @@
+"""docs/streams.md: its Python runs, in its order."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.guides import blocks
+
+GUIDE = "docs/streams.md"
+
+
+def test_snippets_do_what_the_guide_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "guide"}
+    ran = [block.run(names) for block in blocks(GUIDE) if block.language == "python"]
+    assert len(ran) >= 8
