@@ -412,7 +412,7 @@ REFUSED = {
     "belongs to another application": lambda app: app.stream("a").merge(Streams("other").stream("b")),
     "max cannot forget a row": lambda app: app.table("a", value=ORDER).group_by("user").aggregate("max(amount)"),
     "give subtract": lambda app: app.table("a").group_by("key").aggregate(lambda: 0, lambda row, n: n),
-    "no aggregate function": lambda app: app.stream("a", value=ORDER).group_by_key().aggregate(total="amount"),
+    "amount has a value per record": lambda app: app.stream("a", value=ORDER).group_by_key().aggregate(total="amount"),
     "give either one aggregate": lambda app: app.stream("a").group_by_key().aggregate(),
     "give add, a function": lambda app: app.stream("a").group_by_key().aggregate(lambda: 0),
     "the first argument is a function too": lambda app: app.stream("a").group_by_key().aggregate("count(*)", len),

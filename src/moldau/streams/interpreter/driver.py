@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from moldau.streams.interpreter.codec import Undecodable, decoder, encoder
 from moldau.streams.interpreter.engine import Engine
@@ -44,14 +44,24 @@ class _Sent(NamedTuple):
     headers: tuple[tuple[str, bytes], ...]
 
 
+class Runs(Protocol):
+    """What runs a topology batch by batch: the interpreter, or Spark."""
+
+    def batch(self, sources: dict[Source, list[Record]]) -> dict[Sink, list[Record]]: ...
+
+    def late(self) -> dict[str, int]: ...
+
+    def close(self) -> None: ...
+
+
 class TestDriver:
     """Runs a program in this process. Each record is a batch of its own, unless `batch()` collects several."""
 
     __test__ = False  # not a test of pytest
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, engine: Runs | None = None) -> None:
         self._topology = topology
-        self._engine = Engine(topology)
+        self._engine = engine or Engine(topology)
         self._sources = {source.topic: source for source in topology.sources}
         self._sinks: dict[str, list[Sink]] = {}
         for sink in topology.sinks:
@@ -124,9 +134,18 @@ class TestDriver:
         return rows
 
     @property
+    def topics(self) -> list[str]:
+        """The topics that the program writes."""
+        return list(self._written)
+
+    @property
     def late(self) -> dict[str, int]:
         """How many records came too late for a window, by operator."""
         return self._engine.late()
+
+    def close(self) -> None:
+        """End what runs the program; the interpreter has nothing to end."""
+        self._engine.close()
 
     def _known(self, topic: str) -> None:
         if topic not in self._written:

@@ -36,6 +36,7 @@ from moldau.streams.topology.nodes import (
     TableJoin,
     Topology,
     View,
+    is_stateful,
 )
 from moldau.streams.topology.windows import Session, Sliding
 
@@ -65,6 +66,9 @@ class Engine:
                 made[node] = self._steps[node]([made[parent] for parent in node.parents])
         return {node: made[node] for node in self._topology.sinks}
 
+    def close(self) -> None:
+        """Nothing runs outside of this object."""
+
     def late(self) -> dict[str, int]:
         """Records that came too late, by operator."""
         counts = {name: sum(each.late for each in keyed) for name, keyed in self._keyed.items()}
@@ -72,31 +76,19 @@ class Engine:
 
     def _step(self, node: Node) -> Step:
         match node:
-            case Filter():
-                return _filter(node)
-            case Arm():
-                return _arm(node)
-            case Map():
-                return _map(node)
-            case Apply():
-                return _apply(node)
-            case GlobalJoin():
-                return _global_join(node)
-            case Merge():
-                return lambda batches: [record for batch in batches for record in batch]
-            case View() | Sink():
-                return _view(node)
             case ForeignKeyJoin():
                 return self._foreign_key_join(node)
+            case GlobalJoin():
+                return _global_join(node)
             case _:
-                return self._stateful(node)
+                return self._stateful(node) if is_stateful(node) else stateless_step(node)
 
     def _stateful(self, node: Node) -> Step:
         keyed = Keyed(operator_of(node))
         self._keyed[node.name] = [keyed]
-        accepts = _accepts(node)
+        wanted = accepts(node)
         return lambda batches: keyed.batch(
-            Event(side, record) for side, batch in enumerate(batches) for record in batch if accepts(side, record)
+            Event(side, record) for side, batch in enumerate(batches) for record in batch if wanted(side, record)
         )
 
     def _foreign_key_join(self, node: ForeignKeyJoin) -> Step:
@@ -113,6 +105,22 @@ class Engine:
             return third.batch(Event(0, record) for record in direct + answers)
 
         return step
+
+
+def stateless_step(node: Node) -> Step:
+    match node:
+        case Filter():
+            return _filter(node)
+        case Arm():
+            return _arm(node)
+        case Map():
+            return _map(node)
+        case Apply():
+            return _apply(node)
+        case Merge():
+            return lambda batches: [record for batch in batches for record in batch]
+        case _:
+            return _view(node)
 
 
 def operator_of(node: Node) -> Any:
@@ -140,7 +148,7 @@ def operator_of(node: Node) -> Any:
             raise TypeError(f"{node.name} has no state")
 
 
-def _accepts(node: Node) -> Callable[[int, Record], bool]:
+def accepts(node: Node) -> Callable[[int, Record], bool]:
     """Records that the operator does not look at: those without a key or a value, where these say nothing."""
     match node:
         case Aggregate() | Cogroup():

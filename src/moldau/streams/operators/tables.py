@@ -10,10 +10,14 @@ from moldau.streams.sql.aggregates import Accumulator
 from moldau.streams.topology.nodes import Regroup, SqlAggregates, TableAggregate
 
 
+def change(leaves: Any, enters: Any) -> dict[str, Any]:
+    return {"leaves": leaves, "enters": enters}
+
+
 class Regrouping:
     """By the table's own key: what a change takes from a group and adds to one. The state is the row.
 
-    Results have the group as key and (row that leaves, row that enters) as value.
+    Results have the group as key, and the row that leaves it and the one that enters as value.
     """
 
     def __init__(self, node: Regroup) -> None:
@@ -27,12 +31,12 @@ class Regrouping:
             before = None if state is None else self._group(record._replace(value=state))
             after = None if record.value is None else self._group(record)
             if before is not None and after is not None and frozen(before) == frozen(after):
-                results.append(Record(after, (state, record.value), record.time))
+                results.append(Record(after, change(state, record.value), record.time))
             else:
                 if before is not None:
-                    results.append(Record(before, (state, None), record.time))
+                    results.append(Record(before, change(state, None), record.time))
                 if after is not None:
-                    results.append(Record(after, (None, record.value), record.time))
+                    results.append(Record(after, change(None, record.value), record.time))
             state = record.value
         return state, results
 
@@ -66,7 +70,7 @@ class GroupOfRows:
         last: Record | None = None
         for _, record in events:
             last = record
-            leaves, enters = record.value
+            leaves, enters = record.value["leaves"], record.value["enters"]
             if leaves is not None and state is not None:
                 state = self._take(record._replace(value=leaves), state)
             if enters is not None:

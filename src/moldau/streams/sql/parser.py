@@ -96,11 +96,6 @@ def parse_aggregation(text: str, scope: Scope) -> Aggregation:
     """An expression over the records of a group: `sum(amount) / count(*)`."""
     parser = _Parser(text, scope, aggregating=True)
     result = parser.whole()
-    if not parser.calls:
-        known = ", ".join(AGGREGATE_FUNCTIONS)
-        raise SqlRefused(
-            f"no aggregate function ({known}) is in this, so it has a value per record, not per group", text
-        )
     for part in parts(result):
         if isinstance(part, Column) and part.path[0] not in (AGGREGATES, *scope.grouped):
             name = ".".join(part.path).removeprefix("value.")

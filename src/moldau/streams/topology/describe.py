@@ -68,6 +68,12 @@ def type_text(kind: Type) -> str:
     return str(kind)
 
 
+def describe_node(node: Node) -> str:
+    """An operator whole, with the types of what it reads and makes: another text is another operator."""
+    reads = "; ".join(shape_text(parent) for parent in node.parents)
+    return f"{type(node).__name__} {_detail(node)} of {reads} to {shape_text(node)}"
+
+
 def detail(node: Node) -> str:
     """What a node does, on one line."""
     text = _detail(node)

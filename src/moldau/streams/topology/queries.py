@@ -40,14 +40,19 @@ class Query:
         return is_stateful(self.root)
 
 
+def has_query(node: Node) -> bool:
+    """Whether a query begins at a node. A join with a global table has one of its own, since the table changes."""
+    return is_stateful(node) or isinstance(node, GlobalJoin)
+
+
 def flow_parents(node: Node) -> tuple[Node, ...]:
     """The parents whose records go through a node. A global table does not: it is looked up."""
     return node.parents[:1] if isinstance(node, GlobalJoin) else node.parents
 
 
 def roots_of(node: Node) -> list[Node]:
-    """The sources and operators with state from which records come to a node, by operators without state."""
-    if isinstance(node, Source) or is_stateful(node):
+    """The sources and operators with a query from which records come to a node."""
+    if isinstance(node, Source) or has_query(node):
         return [node]
     found: dict[Node, None] = {}
     for parent in flow_parents(node):
@@ -57,9 +62,9 @@ def roots_of(node: Node) -> list[Node]:
 
 def internal_of(topology: Topology, reader: Node, side: int) -> Internal | None:
     """The internal topic before one side of an operator with state; None if that side reads topics of the user."""
-    if not any(is_stateful(root) for root in roots_of(reader.parents[side])):
+    if not any(has_query(root) for root in roots_of(reader.parents[side])):
         return None
-    suffix = f"-{side + 1}" if len(reader.parents) > 1 else ""
+    suffix = f"-{side + 1}" if len(flow_parents(reader)) > 1 else ""
     return Internal(f"{topology.name}-{reader.name}{suffix}-repartition", reader, side)
 
 
@@ -71,9 +76,9 @@ def queries_of(topology: Topology) -> list[Query]:
         if ends(node):
             for root in roots_of(node.parents[0]):
                 outlets.setdefault(root, []).append(Outlet(node))
-        elif is_stateful(node):
+        elif has_query(node):
             outlets.setdefault(node, [])
-            for side, parent in enumerate(node.parents):
+            for side, parent in enumerate(flow_parents(node)):
                 internal = internal_of(topology, node, side)
                 if internal is not None:
                     inputs.setdefault(node, []).append(internal)
@@ -94,7 +99,7 @@ def members(query: Query, topology: Topology) -> list[Node]:
         """Whether records of the root come to a node; collects the nodes on the way."""
         if node is query.root:
             return True
-        if isinstance(node, Source) or is_stateful(node):
+        if isinstance(node, Source) or has_query(node):
             return False
         reached = {down(parent) for parent in flow_parents(node)}  # all of them, to collect what is above each
         if True in reached:
