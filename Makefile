@@ -73,8 +73,8 @@ test: setup
 	@MOLDAU_TEST_SWAPPED=1 $(BIN)/python -m tests.support.rerun $(HOT_TESTS) -n $(WORKERS)
 
 check: setup
-	@$(BIN)/ruff check src tests benchmarks chaos demo
-	@$(BIN)/ruff format --check src tests benchmarks chaos demo
+	@$(BIN)/ruff check src tests benchmarks chaos demo examples
+	@$(BIN)/ruff format --check src tests benchmarks chaos demo examples
 	@$(BIN)/mypy
 
 exactly-once: setup

@@ -17,12 +17,18 @@ from moldau.spark.pipelines.root_cause import describe_exception
 from moldau.spark.versions import INSTALL
 
 Main = Callable[[Any], Any]
+Load = Callable[[str, Sequence[str]], Main]  # of a file and its arguments; raises PipelineFileError
 MODULE = "moldau_pipeline_file"  # a name that no import finds by accident
 EXAMPLE = "def main(spark): …"
 
 
 def load_main(file: str, arguments: Sequence[str]) -> Main:
     """The file's `main`; raises PipelineFileError, with the line where it can."""
+    return _checked_main(load_module(file, arguments), absolute(file))
+
+
+def load_module(file: str, arguments: Sequence[str]) -> ModuleType:
+    """The file as a module; raises PipelineFileError, with the line where it can."""
     path = absolute(file)
     _check_file(path)
     sys.path.append(str(path.parent))  # last, or a file called copy.py would hide Python's own module
@@ -41,14 +47,14 @@ def load_main(file: str, arguments: Sequence[str]) -> Main:
         if isinstance(failed, ModuleNotFoundError) and (failed.name or "").partition(".")[0] == "pyspark":
             raise PipelineFileError(f"{path} needs PySpark, which is not installed. Get it with: {INSTALL}") from failed
         raise PipelineFileError(f"{path} cannot be loaded: {describe_exception(failed, str(path))}") from failed
-    return _checked_main(module, path)
+    return module
 
 
 def _check_file(path: Path) -> None:
     try:
         text = path.read_bytes()
     except IsADirectoryError:
-        raise PipelineFileError(f"{path} is a directory. Name a Python file with a main(spark)") from None
+        raise PipelineFileError(f"{path} is a directory. Name a Python file") from None
     except OSError as failed:
         raise PipelineFileError(f"cannot read {path}: {failed.strerror}") from failed
     if b"\0" in text:

@@ -1,0 +1,1 @@
+"""`moldau streams`: describe, run, watch, reset and test programs of Streams."""
