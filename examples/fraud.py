@@ -1,14 +1,15 @@
-"""Alerts for cards that are used too often or for too much within a minute.
+"""Alerts for cards that are used too often or for too much within a minute, and word when a card is quiet again.
 
     moldau streams describe examples/fraud.py
 
-A sliding window has all payments that are at most a minute apart, wherever the minute begins, so that four payments
-around a full minute are seen as well. A card that goes on is alerted again.
+A processor keeps the payments of a card for a minute each. Its first alert opens a case, and a timer closes it after
+five minutes without another payment.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime
 
-from moldau.streams import Sliding, Streams, json, minutes, seconds
+from moldau.streams import Context, Processor, Streams, Value, Values, json, minutes
 
 LIMIT = 1000.0
 MOST = 3
@@ -16,43 +17,39 @@ MOST = 3
 
 @dataclass
 class Payment:
-    card: str
     amount: float
     shop: str
 
 
 @dataclass
-class Burst:
-    """The payments of one window."""
-
-    count: int = 0
+class Alert:
+    kind: str
+    payments: int = 0
     total: float = 0.0
-    shops: list[str] = field(default_factory=list)
 
 
-def add(payment: Payment, burst: Burst) -> Burst:
-    shops = burst.shops if payment.shop in burst.shops else [*burst.shops, payment.shop]
-    return Burst(burst.count + 1, burst.total + payment.amount, shops)
+class Watch(Processor):
+    payments = Values(ttl=minutes(1))  # amounts
+    case = Value()  # when it closes
 
+    def process(self, value: Payment, context: Context) -> None:
+        self.payments.add(value.amount)
+        amounts = list(self.payments)
+        suspicious = len(amounts) > MOST or sum(amounts) > LIMIT
+        closes: datetime | None = self.case.get()
+        if closes is None and suspicious:
+            context.forward(Alert("opened", len(amounts), sum(amounts)))
+        if closes is not None:
+            context.cancel(closes)
+        if closes is not None or suspicious:
+            self.case.set(context.time + minutes(5))
+            context.timer(context.time + minutes(5))
 
-def reason(burst: Burst) -> str:
-    if burst.count > MOST:
-        return f"{burst.count} payments in {len(burst.shops)} shops within a minute"
-    return f"{burst.total:.2f} within a minute"
+    def on_timer(self, time: datetime, context: Context) -> None:
+        self.case.clear()
+        context.forward(Alert("closed"))
 
 
 app = Streams("fraud")
-
-bursts = (
-    app.stream("payments", value=json(Payment))
-    .group_by("card")
-    .windowed(Sliding(minutes(1), grace=seconds(10)))
-    .aggregate(Burst, add, returns=Burst, as_="bursts")
-)
-(
-    bursts.to_stream()
-    .filter(lambda burst: burst.count > MOST or burst.total > LIMIT)
-    .map_values(reason)
-    .select_key("key")
-    .to("alerts")
-)
+payments = app.stream("payments", value=json(Payment))  # by card
+payments.process(Watch, returns=Alert, as_="watch").to("alerts")

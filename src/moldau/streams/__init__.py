@@ -4,6 +4,7 @@ from moldau.streams.app import Streams, processing_time, record_time
 from moldau.streams.sql.errors import StreamsError
 from moldau.streams.topology.formats import json, raw, string
 from moldau.streams.topology.mappers import spark_sql
+from moldau.streams.topology.processors import Context, Mapped, Processor, Value, Values
 from moldau.streams.topology.refusals import TopologyRefused
 from moldau.streams.topology.stream import KStream
 from moldau.streams.topology.table import GlobalKTable, KTable
@@ -22,16 +23,21 @@ from moldau.streams.topology.windows import (
 )
 
 __all__ = [
+    "Context",
     "GlobalKTable",
     "Hopping",
     "KStream",
     "KTable",
+    "Mapped",
+    "Processor",
     "Session",
     "Sliding",
     "Streams",
     "StreamsError",
     "TopologyRefused",
     "Tumbling",
+    "Value",
+    "Values",
     "days",
     "final",
     "hours",

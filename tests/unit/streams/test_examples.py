@@ -63,15 +63,23 @@ def test_visits_end_after_half_an_hour_and_broken_clicks_are_kept() -> None:
     assert dict(letter.headers)["moldau.reason"] == b"page: no value, and it must have one"
 
 
-def test_fraud_is_seen_around_the_full_minute() -> None:
+def test_fraud_is_alerted_once_and_closed_when_the_card_is_quiet() -> None:
     test = program("fraud").test()
-    for time, shop in (("10:00:40", "a"), ("10:00:50", "b"), ("10:01:10", "a"), ("10:01:20", "c"), ("10:05:00", "a")):
-        payment = {"card": "1234", "amount": 9.5, "shop": shop}
-        test.send("payments", None, payment, timestamp=f"2026-11-18T{time}Z")
-    test.send("payments", None, {"card": "5678", "amount": 1500, "shop": "a"}, timestamp="2026-11-18T10:05:00Z")
+    used = (
+        ("1234", "10:00:40"),
+        ("1234", "10:00:50"),
+        ("1234", "10:01:10"),
+        ("1234", "10:01:20"),
+        ("1234", "10:01:30"),
+    )
+    for card, time in used:
+        test.send("payments", card, {"amount": 9.5, "shop": "a"}, timestamp=f"2026-11-18T{time}Z")
+    test.send("payments", "5678", {"amount": 1500, "shop": "b"}, timestamp="2026-11-18T10:06:29Z")
+    test.send("payments", "5678", {"amount": 1, "shop": "b"}, timestamp="2026-11-18T10:06:30Z")
     assert [(each.key, each.value) for each in test.read("alerts")] == [
-        ("1234", "4 payments in 3 shops within a minute"),
-        ("5678", "1500.00 within a minute"),
+        ("1234", {"kind": "opened", "payments": 4, "total": 38.0}),
+        ("5678", {"kind": "opened", "payments": 1, "total": 1500.0}),
+        ("1234", {"kind": "closed", "payments": 0, "total": 0.0}),
     ]
 
 

@@ -8,6 +8,7 @@ from moldau.streams.interpreter.keyed import Keyed
 from moldau.streams.operators.calls import joiner_of, mapper_of, of_record, predicate_of
 from moldau.streams.operators.foreign_keys import ROW, SUBSCRIPTION, Answer, Answers, References, Referred
 from moldau.streams.operators.lookups import Lookup, TableToTable
+from moldau.streams.operators.processing import Processing
 from moldau.streams.operators.records import Event, Record, frozen
 from moldau.streams.operators.stream_joins import StreamToStream
 from moldau.streams.operators.tables import GroupOfRows, Regrouping
@@ -28,6 +29,7 @@ from moldau.streams.topology.nodes import (
     Map,
     Merge,
     Node,
+    Process,
     Regroup,
     Sink,
     Source,
@@ -140,6 +142,8 @@ def operator_of(node: Node) -> Any:
             return Lookup(node)
         case TableJoin():
             return TableToTable(node)
+        case Process():
+            return Processing(node)
         case Regroup():
             return Regrouping(node)
         case TableAggregate():

@@ -18,6 +18,7 @@ from moldau.streams.topology.nodes import (
     Map,
     Mapper,
     Node,
+    Process,
     Projection,
     PythonFunction,
     Regroup,
@@ -108,6 +109,8 @@ def _detail(node: Node) -> str:
             return _mapper(node.key)
         case StreamJoin():
             return node.within.describe()
+        case Process():
+            return node.processor.__name__
         case GlobalJoin() | ForeignKeyJoin():
             return f"on {_mapper(node.on)}"
         case _:

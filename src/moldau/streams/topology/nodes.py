@@ -12,6 +12,7 @@ from moldau.streams.sql.expressions import Aggregation, Expression
 from moldau.streams.sql.types import STRING, TIMESTAMP, WINDOW, Field, Struct, Type
 from moldau.streams.topology.formats import Format
 from moldau.streams.topology.models import Model
+from moldau.streams.topology.processors import Processor
 from moldau.streams.topology.windows import Emit, Window, Within
 
 
@@ -196,6 +197,14 @@ class TableAggregate(Node):
     aggregates: Aggregates
 
 
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Process(Node):
+    """A processor of the user, for each key."""
+
+    processor: type[Processor]
+    grace_ms: int
+
+
 class JoinKind(Enum):
     INNER = "join"
     LEFT = "left_join"
@@ -246,7 +255,7 @@ class Sink(Node):
     value: Format
 
 
-STATEFUL = (Aggregate, Cogroup, Regroup, TableAggregate, StreamJoin, LookupJoin, TableJoin, ForeignKeyJoin)
+STATEFUL = (Aggregate, Cogroup, Regroup, TableAggregate, Process, StreamJoin, LookupJoin, TableJoin, ForeignKeyJoin)
 
 
 def is_stateful(node: Node) -> bool:

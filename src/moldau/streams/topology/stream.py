@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moldau.streams.sql.types import same_type
 from moldau.streams.topology.building import Building, check_topic
@@ -18,6 +18,7 @@ from moldau.streams.topology.mappers import (
     model_of,
     predicate,
     python_function,
+    returned,
     value_mapper,
 )
 from moldau.streams.topology.nodes import (
@@ -30,16 +31,20 @@ from moldau.streams.topology.nodes import (
     Map,
     Merge,
     Node,
+    Process,
     Shape,
     Sink,
     View,
     reshaped,
 )
+from moldau.streams.topology.processors import Processor, check_processor
+from moldau.streams.topology.windows import millis
 
 if TYPE_CHECKING:
     from moldau.streams.topology.grouped import GroupedStream
     from moldau.streams.topology.table import GlobalKTable, KTable
 
+NO_GRACE: Final = timedelta(0)
 Mapping: TypeAlias = Text | Callable[..., Any]
 Fields: TypeAlias = dict[str, Text]  # of a value, for names that are also arguments: {"on": "…"}
 
@@ -238,6 +243,30 @@ class KStream:
         """As left_join with a stream, and the other's records without a partner too."""
         return self._join(JoinKind.OUTER, other, joiner, None, within, grace, returns, as_, fields)
 
+    def process(
+        self,
+        processor: type[Processor],
+        *,
+        returns: Returns,
+        key: Returns = None,
+        grace: timedelta = NO_GRACE,
+        as_: str | None = None,
+    ) -> "KStream":
+        """A class of yours that sees the records of one key in order, with stores and timers.
+
+        `returns` is the type of the values that it forwards, `key` that of keys, if they are others. Timers wait for
+        the newest record's time, less the grace. The key is that of the stream: select_key before, if needed.
+        """
+        place = self._place("process")
+        checked = place.check(lambda: check_processor(processor))
+        if self._node.shape.windowed:
+            raise place.refused("its records are windowed: select_key first, which drops the window")
+        value, model = returned(returns, place)
+        new_key = self._node.shape.key if key is None else returned(key, place)[0]
+        shape = reshaped(self._node.shape, key=new_key, value=value, model=model)
+        grace_ms = millis(grace, "the grace of process")
+        return self._add(Process, "process", shape, as_, processor=checked, grace_ms=grace_ms)
+
     def _join(
         self,
         how: JoinKind,
@@ -290,8 +319,6 @@ class KStream:
         call = python_function(function, 1, place, returns=returns, needed=True, many=True)
         shape = reshaped(self._node.shape, value=call.type, model=call.model)
         if flow is not Flow.FLAT_MAP_VALUES:
-            from moldau.streams.topology.mappers import returned
-
             shape = reshaped(shape, key=returned(key, place)[0], windowed=False)
         return self._add(Apply, flow.value, shape, as_, flow=flow, function=call)
 
