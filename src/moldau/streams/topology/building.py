@@ -24,7 +24,7 @@ class Building:
         self.dead_letters = ""
         self._names: dict[str, int] = {}
         self._ends: list[Node] = []
-        self._all: list[Node] = []
+        self._all: set[Node] = set()
         self._inputs: dict[str, Source] = {}
 
     def add(
@@ -42,7 +42,7 @@ class Building:
             if parent not in self._all:
                 raise TopologyRefused(f"{operator}: {parent.name} belongs to another application")
         node = make(name=self._unique(operator, name), parents=parents, shape=shape, **more)
-        self._all.append(node)
+        self._all.add(node)
         return node
 
     def add_source(self, topic: str, shape: Shape, **more: Any) -> Source:
