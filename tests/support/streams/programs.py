@@ -221,16 +221,20 @@ def run(build: Build, batches: Batches, **engine: Any) -> list[list[str]]:
     """What each batch gave, without order."""
     app = Streams("program")
     build(app)
-    read = {source.topic for source in app.topology.sources}
     test = app.test(**engine)
     try:
-        given = []
-        for batch in batches:
-            with test.batch():
-                for each in batch:
-                    if each.topic in read:
-                        test.send(each.topic, each.key, each.value, timestamp=BEGIN + timedelta(seconds=each.second))
-            given.append(sorted(f"{result.key} → {result.value}" for result in test.read("out")))
-        return given
+        return play(test, app, batches)
     finally:
         test.close()
+
+
+def play(test: Any, app: Streams, batches: Batches) -> list[list[str]]:
+    read = {source.topic for source in app.topology.sources}
+    given = []
+    for batch in batches:
+        with test.batch():
+            for each in batch:
+                if each.topic in read:
+                    test.send(each.topic, each.key, each.value, timestamp=BEGIN + timedelta(seconds=each.second))
+        given.append(sorted(f"{result.key} → {result.value}" for result in test.read("out")))
+    return given
