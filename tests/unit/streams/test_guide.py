@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from support.guides import blocks
+from support.repository.sources import ROOT
 
 GUIDE = "docs/streams.md"
 
@@ -15,3 +16,9 @@ def test_snippets_do_what_the_guide_says(tmp_path: Path, monkeypatch: pytest.Mon
     names: dict[str, Any] = {"__name__": "guide"}
     ran = [block.run(names) for block in blocks(GUIDE) if block.language == "python"]
     assert len(ran) >= 8
+
+
+def test_the_picture_is_that_of_the_first_program() -> None:
+    names: dict[str, Any] = {"__name__": "guide"}
+    next(blocks(GUIDE)).run(names)
+    assert (ROOT / "docs" / "streams.svg").read_text() == names["app"].svg()

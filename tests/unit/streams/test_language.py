@@ -23,6 +23,7 @@ from moldau.streams import (
 )
 from moldau.streams.interpreter.driver import NoSuchTopic, PoisonRecord
 from moldau.streams.operators.values import WrongValue
+from moldau.streams.topology import building
 from moldau.streams.topology.queries import queries_of
 
 ORDER = json("user string, amount double")
@@ -380,6 +381,15 @@ def test_every_operator_has_a_description() -> None:
     text = app.describe()
     for part in ("the rest", "within -1s/+2s, grace 2s", "on user", "not t = 'x'", "for_each-1", "as a global table"):
         assert part in text
+
+
+def test_a_program_has_a_bounded_number_of_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "MAX_NODES", 5)
+    stream = Streams("large").stream("in", value=string)
+    for _ in range(4):
+        stream = stream.filter("true")
+    with pytest.raises(TopologyRefused, match="at most 5 operators"):
+        stream.filter("true")
 
 
 REFUSED = {

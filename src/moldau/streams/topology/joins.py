@@ -1,13 +1,14 @@
 """Joins as nodes: their keys must have the same type, and their result is checked when they are built."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from moldau.streams.sql.expressions import Column
 from moldau.streams.sql.parser import Scope
 from moldau.streams.sql.types import BIGINT, INT, Struct, Type, same_type
-from moldau.streams.topology.building import Building
+from moldau.streams.topology.building import AnyNode, Building
 from moldau.streams.topology.mappers import (
     Place,
     Returns,
@@ -38,19 +39,30 @@ from moldau.streams.topology.windows import Within, millis
 Joiner = Projection | PythonFunction
 
 
-def join_streams(
-    building: Building,
-    how: JoinKind,
-    left: Node,
-    right: Node,
-    within: Any,
-    grace: timedelta | None,
-    joiner: Callable[..., Any] | None,
-    fields: Mapping[str, Text],
-    returns: Returns,
-    name: str | None,
-    place: Place,
-) -> StreamJoin:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A join as a user has written it."""
+
+    building: Building
+    how: JoinKind
+    left: Node
+    right: Node
+    joiner: Callable[..., Any] | None
+    fields: Mapping[str, Text]
+    returns: Returns
+    name: str | None
+    place: Place
+
+    def node(self, make: Callable[..., AnyNode], **more: Any) -> AnyNode:
+        """The node of the join, with its result."""
+        result = join_result(self.left.shape, self.right.shape, self.joiner, self.fields, self.returns, self.place)
+        shape = joined(self.left.shape, result)
+        parents = (self.left, self.right)
+        return self.building.add(make, self.how.value, parents, shape, self.name, how=self.how, joiner=result, **more)
+
+
+def join_streams(wanted: Wanted, within: Any, grace: timedelta | None) -> StreamJoin:
+    place = wanted.place
     if within is None:
         raise place.refused(
             "two streams are joined within a window: give within=minutes(5), the most they may be apart"
@@ -58,85 +70,44 @@ def join_streams(
     before, after = within if isinstance(within, tuple) else (within, within)
     early, late = millis(before, "within"), millis(after, "within")
     window = Within(early, late, max(early, late) if grace is None else millis(grace, "grace"))
-    check_keys(left.shape, right, place, "select_key on one side")
-    result = join_result(left.shape, right.shape, joiner, fields, returns, place)
-    shape = joined(left.shape, result)
-    return building.add(StreamJoin, how.value, (left, right), shape, name, how=how, joiner=result, within=window)
+    check_keys(wanted.left.shape, wanted.right, place, "select_key on one side")
+    return wanted.node(StreamJoin, within=window)
 
 
-def join_with_table(
-    building: Building,
-    how: JoinKind,
-    left: Node,
-    right: Node,
-    on: Any,
-    joiner: Callable[..., Any] | None,
-    fields: Mapping[str, Text],
-    returns: Returns,
-    name: str | None,
-    place: Place,
-) -> LookupJoin:
+def join_with_table(wanted: Wanted, on: Any) -> LookupJoin:
     if on is not None:
-        key = key_mapper((on,), {}, None, left.shape, place)
-        left = building.add(
-            Map, "select_key", (left,), reshaped(left.shape, key=mapped_type(key), windowed=False), key=key
-        )
-    check_keys(left.shape, right, place, "on=…")
-    result = join_result(left.shape, right.shape, joiner, fields, returns, place)
-    return building.add(LookupJoin, how.value, (left, right), joined(left.shape, result), name, how=how, joiner=result)
+        key = key_mapper((on,), {}, None, wanted.left.shape, wanted.place)
+        shape = reshaped(wanted.left.shape, key=mapped_type(key), windowed=False)
+        wanted = replace(wanted, left=wanted.building.add(Map, "select_key", (wanted.left,), shape, key=key))
+    check_keys(wanted.left.shape, wanted.right, wanted.place, "on=…")
+    return wanted.node(LookupJoin)
 
 
-def join_global(
-    building: Building,
-    how: JoinKind,
-    left: Node,
-    right: Node,
-    on: Any,
-    joiner: Callable[..., Any] | None,
-    fields: Mapping[str, Text],
-    returns: Returns,
-    name: str | None,
-    place: Place,
-) -> GlobalJoin:
-    key: Mapper = Column(("key",), left.shape.key)
+def join_global(wanted: Wanted, on: Any) -> GlobalJoin:
+    shape = wanted.left.shape
+    key: Mapper = Column(("key",), shape.key)
     if on is not None:
-        key = key_mapper((on,), {}, None, left.shape, place)
-    check_keys(reshaped(left.shape, key=mapped_type(key)), right, place, "on=…")
-    result = join_result(left.shape, right.shape, joiner, fields, returns, place)
-    shape = joined(left.shape, result)
-    return building.add(GlobalJoin, how.value, (left, right), shape, name, how=how, joiner=result, on=key)
+        key = key_mapper((on,), {}, None, shape, wanted.place)
+    check_keys(reshaped(shape, key=mapped_type(key)), wanted.right, wanted.place, "on=…")
+    return wanted.node(GlobalJoin, on=key)
 
 
-def join_tables(
-    building: Building,
-    how: JoinKind,
-    left: Node,
-    right: Node,
-    on: Any,
-    joiner: Callable[..., Any] | None,
-    fields: Mapping[str, Text],
-    returns: Returns,
-    name: str | None,
-    place: Place,
-) -> TableJoin | ForeignKeyJoin:
+def join_tables(wanted: Wanted, on: Any) -> TableJoin | ForeignKeyJoin:
+    left, right, place = wanted.left, wanted.right, wanted.place
     if left.shape.windowed or right.shape.windowed:
         raise place.refused(
             "windowed tables are not joined. Join their streams: to_stream(), then join within a window"
         )
-    if on is not None and how is JoinKind.OUTER:
+    if on is None:
+        check_keys(left.shape, right, place, "on=…, a foreign key,")
+        return wanted.node(TableJoin)
+    if wanted.how is JoinKind.OUTER:
         raise place.refused(
             "there is no outer join by a foreign key: rows of the right side would have no key. Use left_join"
         )
-    key = None if on is None else key_mapper((on,), {}, None, left.shape, place)
-    if key is None:
-        check_keys(left.shape, right, place, "on=…, a foreign key,")
-    else:
-        check_keys(reshaped(left.shape, key=mapped_type(key)), right, place, "another on=…")
-    result = join_result(left.shape, right.shape, joiner, fields, returns, place)
-    shape = joined(left.shape, result)
-    if key is None:
-        return building.add(TableJoin, how.value, (left, right), shape, name, how=how, joiner=result)
-    return building.add(ForeignKeyJoin, how.value, (left, right), shape, name, how=how, joiner=result, on=key)
+    key = key_mapper((on,), {}, None, left.shape, place)
+    check_keys(reshaped(left.shape, key=mapped_type(key)), right, place, "another on=…")
+    return wanted.node(ForeignKeyJoin, on=key)
 
 
 def joined(left: Shape, result: Joiner) -> Shape:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from moldau.streams.sql.types import same_type
 from moldau.streams.topology.building import Building, check_topic
 from moldau.streams.topology.formats import Format, default_format, format_of
-from moldau.streams.topology.joins import join_global, join_streams, join_with_table
+from moldau.streams.topology.joins import Wanted, join_global, join_streams, join_with_table
 from moldau.streams.topology.mappers import (
     Place,
     Predicate,
@@ -282,25 +282,20 @@ class KStream:
         from moldau.streams.topology.table import GlobalKTable, KTable
 
         place = self._place(how.value)
+        if not isinstance(other, KStream | KTable | GlobalKTable):
+            raise place.refused(f"{other!r} is neither a stream nor a table")
+        wanted = Wanted(self._building, how, self._node, other._node, joiner, fields, returns, as_, place)
         if isinstance(other, KStream):
             if on is not None:
                 raise place.refused("streams are joined by their keys: select_key on both sides instead of on=")
-            node = join_streams(
-                self._building, how, self._node, other._node, within, grace, joiner, fields, returns, as_, place
-            )
-            return KStream(self._building, node)
+            return KStream(self._building, join_streams(wanted, within, grace))
         if within is not None or grace is not None:
             raise place.refused("within= and grace= are for joins of two streams; a table has no window")
         if how is JoinKind.OUTER:
             raise place.refused("a stream and a table have no outer join: a table's rows are no events. Use left_join")
         if isinstance(other, GlobalKTable):
-            make: Callable[..., Node] = join_global
-        elif isinstance(other, KTable):
-            make = join_with_table
-        else:
-            raise place.refused(f"{other!r} is neither a stream nor a table")
-        joined = make(self._building, how, self._node, other._node, on, joiner, fields, returns, as_, place)
-        return KStream(self._building, joined)
+            return KStream(self._building, join_global(wanted, on))
+        return KStream(self._building, join_with_table(wanted, on))
 
     def _place(self, operator: str) -> Place:
         return Place(operator, self._node.name)

@@ -8,7 +8,7 @@ from moldau.streams.topology.nodes import Node, Sink, Source, Topology, is_state
 
 WIDTH, HEIGHT = 190, 46  # of a box
 GAP_X, GAP_Y, MARGIN = 46, 18, 16
-LONGEST: Final = 30  # characters in a box
+TITLE, ABOUT = 26, 32  # characters that fit into a box
 STYLE: Final = (
     "text{font:12px system-ui,sans-serif;fill:#1c2733}.detail{font-size:10px;fill:#52606d}"
     "rect{rx:6;stroke:#7b8794;fill:#ffffff}.topic{fill:#e3f2ef;stroke:#2a7f6f}.state{fill:#fdf3dc;stroke:#b7791f}"
@@ -57,8 +57,8 @@ def _box(node: Node, x: int, y: int) -> str:
     about = node.name if isinstance(node, Source | Sink) else detail(node)
     return (
         f'<g><rect class="{kind}" x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}"/>'
-        f'<text x="{x + 10}" y="{y + 19}">{escape(_short(title))}</text>'
-        f'<text class="detail" x="{x + 10}" y="{y + 35}">{escape(_short(about))}</text></g>'
+        f'<text x="{x + 10}" y="{y + 19}">{escape(_short(title, TITLE))}</text>'
+        f'<text class="detail" x="{x + 10}" y="{y + 35}">{escape(_short(about, ABOUT))}</text></g>'
     )
 
 
@@ -69,5 +69,5 @@ def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
     return f'<path d="M{x1} {y1} C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}" marker-end="url(#end)"/>'
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

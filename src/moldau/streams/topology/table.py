@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from moldau.streams.topology.building import Building
-from moldau.streams.topology.joins import join_tables
+from moldau.streams.topology.joins import Wanted, join_tables
 from moldau.streams.topology.mappers import (
     Place,
     Predicate,
@@ -144,8 +144,8 @@ class KTable:
         place = self._place(how.value)
         if not isinstance(other, KTable):
             raise place.refused(f"{other!r} is not a table: a stream joins a table, or becomes one with to_table()")
-        node = join_tables(self._building, how, self._node, other._node, on, joiner, fields, returns, as_, place)
-        return KTable(self._building, node)
+        wanted = Wanted(self._building, how, self._node, other._node, joiner, fields, returns, as_, place)
+        return KTable(self._building, join_tables(wanted, on))
 
     def _place(self, operator: str) -> Place:
         return Place(operator, self._node.name)
