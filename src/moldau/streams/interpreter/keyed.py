@@ -5,7 +5,7 @@ batch of one record behaves as Kafka Streams does.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from moldau.streams.operators.records import Event, Record, frozen, merged
 
@@ -17,10 +17,11 @@ class Operator(Protocol):
         """The next state of a key and the results. A state that is None is forgotten."""
 
 
+@runtime_checkable
 class Closing(Operator, Protocol):
     """An operator with windows."""
 
-    grace_ms: int | None
+    grace_ms: int
     late: int
 
     def close(self, key: Any, state: Any, watermark: int) -> tuple[Any, list[Record]]: ...
@@ -34,7 +35,7 @@ class Keyed:
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
-        self._closing: Any = operator if getattr(operator, "grace_ms", None) is not None else None
+        self._closing = operator if isinstance(operator, Closing) else None
         self._states: dict[Any, tuple[Any, Any]] = {}
         self.watermark = BEGINNING
 
@@ -58,20 +59,23 @@ class Keyed:
             results += made
         if newest > self.watermark:
             self.watermark = newest
-            self._close(results)
+            results += self._close()
         return results
 
-    def _close(self, results: list[Record]) -> None:
-        due = [
-            name
-            for name, (_, state) in self._states.items()
-            if (deadline := self._closing.deadline(state)) is not None and deadline <= self.watermark
-        ]
-        for name in due:
-            key, state = self._states[name]
-            next_state, made = self._closing.close(key, state, self.watermark)
-            self._keep(name, key, next_state)
-            results += made
+    def _close(self) -> list[Record]:
+        """End what the watermark has passed."""
+        closing = self._closing
+        if closing is None:
+            return []
+        deadlines = {name: closing.deadline(state) for name, (_, state) in self._states.items()}
+        results: list[Record] = []
+        for name, deadline in deadlines.items():
+            if deadline is not None and deadline <= self.watermark:
+                key, state = self._states[name]
+                next_state, made = closing.close(key, state, self.watermark)
+                self._keep(name, key, next_state)
+                results += made
+        return results
 
     def _keep(self, name: Any, key: Any, state: Any) -> None:
         if state is None:

@@ -15,7 +15,7 @@ class Processing:
     """The state is (entries of each store, times of timers)."""
 
     def __init__(self, node: Process) -> None:
-        self.grace_ms: int | None = node.grace_ms
+        self.grace_ms = node.grace_ms
         self.late = 0  # a processor sees every record
         self._processor = node.processor
         self._stores = stores_of(node.processor)

@@ -17,7 +17,7 @@ class StreamToStream:
     """
 
     def __init__(self, node: StreamJoin) -> None:
-        self.grace_ms: int | None = node.within.grace_ms
+        self.grace_ms = node.within.grace_ms
         self._before, self._after = node.within.before_ms, node.within.after_ms
         self._alone = {
             LEFT: node.how in (JoinKind.LEFT, JoinKind.OUTER),

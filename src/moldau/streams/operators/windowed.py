@@ -79,8 +79,6 @@ def _cannot_merge(key: Any, one: Any, other: Any) -> Any:
 class Unwindowed:
     """One aggregate per key, for ever. The state is a Sum."""
 
-    grace_ms: int | None = None
-
     def __init__(self, node: Aggregate | Cogroup) -> None:
         self._adder = Adder(node)
 
@@ -103,7 +101,7 @@ class Aligned:
     def __init__(self, node: Aggregate | Cogroup) -> None:
         window = node.window
         assert isinstance(window, Tumbling | Hopping)
-        self.grace_ms: int | None = window.grace_ms
+        self.grace_ms = window.grace_ms
         self._windows = window.windows
         self._final = node.emit is Emit.FINAL
         self._adder = Adder(node)
@@ -144,7 +142,7 @@ class Sessions:
     def __init__(self, node: Aggregate | Cogroup) -> None:
         window = node.window
         assert isinstance(window, Session)
-        self.grace_ms: int | None = window.grace_ms
+        self.grace_ms = window.grace_ms
         self._gap = window.size_ms
         self._final = node.emit is Emit.FINAL
         self._adder = Adder(node)
@@ -199,7 +197,7 @@ class Slides:
     def __init__(self, node: Aggregate | Cogroup) -> None:
         window = node.window
         assert isinstance(window, Sliding)
-        self.grace_ms: int | None = window.grace_ms
+        self.grace_ms = window.grace_ms
         self._size = window.size_ms
         self._final = node.emit is Emit.FINAL
         self._adder = Adder(node)

@@ -61,7 +61,6 @@ AGGREGATE_FUNCTIONS: Final[dict[str, Aggregate]] = {
     "min": Aggregate(_SAME, None, _keep_least, _keep_least, lambda kept: kept),
     "max": Aggregate(_SAME, None, _keep_greatest, _keep_greatest, lambda kept: kept),
 }  # fmt: skip
-ORDERED_ONLY: Final = ("min", "max")  # of values that have an order
 
 
 class Accumulator:

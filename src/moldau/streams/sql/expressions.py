@@ -96,8 +96,3 @@ def parts(expression: Expression) -> Iterator[Expression]:
             yield from parts(otherwise)
         case _:
             return
-
-
-def spark_only(expression: Expression) -> SparkText | None:
-    """The first part that cannot be evaluated without Spark."""
-    return next((part for part in parts(expression) if isinstance(part, SparkText)), None)

@@ -35,7 +35,6 @@ from moldau.streams.sql.types import (
 )
 
 ANY: Final = Scalar("any")  # arguments of one type, whichever it is
-MAKERS: Final = {INT: (int, 32), BIGINT: (int, 64), DOUBLE: (float, 0)}
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND: Final = timedelta(milliseconds=1)
 

@@ -44,7 +44,6 @@ from moldau.streams.sql.types import (
 )
 
 MAX_LENGTH: Final = 10_000  # characters of an expression
-ROOTS: Final = ("key", "value", "timestamp", "window", "left", "right")
 COMPARED: Final = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
 KEYWORDS: Final = frozenset(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from moldau.streams.sql.types import BINARY, STRING, Struct, Type, parse_schema
+from moldau.streams.sql.types import BINARY, STRING, Type, parse_schema
 from moldau.streams.topology.models import Model, is_model, schema_of
 from moldau.streams.topology.refusals import TopologyRefused
 
@@ -55,7 +55,3 @@ def default_format(kind: Type, model: Model | None = None) -> Format:
     if kind == BINARY:
         return raw
     return Format("json", kind, model)
-
-
-def has_fields(given: Format) -> bool:
-    return isinstance(given.type, Struct)

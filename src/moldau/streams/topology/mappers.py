@@ -9,7 +9,19 @@ from typing import Any, TypeAlias
 from moldau.streams.sql.errors import SqlRefused, StreamsError
 from moldau.streams.sql.expressions import Column, Expression, SparkText
 from moldau.streams.sql.parser import Scope, parse, parse_condition
-from moldau.streams.sql.types import STRING, VOID, Struct, Type, parse_schema, parse_type, without_nulls_known
+from moldau.streams.sql.types import (
+    STRING,
+    VOID,
+    Array,
+    Decimal,
+    Map,
+    Scalar,
+    Struct,
+    Type,
+    parse_schema,
+    parse_type,
+    without_nulls_known,
+)
 from moldau.streams.topology.formats import Format
 from moldau.streams.topology.models import Model, is_model, schema_of, type_of
 from moldau.streams.topology.nodes import Mapper, Projection, PythonFunction, Shape
@@ -186,7 +198,7 @@ def returned(given: Any, place: Place) -> tuple[Type, Model | None]:
         return place.check(lambda: parse_schema(given)), None
     if is_model(given):
         return schema_of(given), given
-    if hasattr(given, "name") or isinstance(given, Struct):
+    if isinstance(given, Scalar | Decimal | Array | Map | Struct):
         return given, None
     return type_of(given, f"what {place.operator} returns"), None
 

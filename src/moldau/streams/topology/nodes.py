@@ -298,9 +298,6 @@ class Topology:
     def sinks(self) -> list[Sink]:
         return [node for node in self.nodes if isinstance(node, Sink)]
 
-    def children(self, node: Node) -> list[Node]:
-        return [each for each in self.nodes if node in each.parents]
-
 
 def reshaped(shape: Shape, **changes: Any) -> Shape:
     return replace(shape, **changes)

@@ -35,10 +35,6 @@ class Query:
     outlets: tuple[Outlet, ...]
     inputs: tuple[Internal, ...] = ()
 
-    @property
-    def stateful(self) -> bool:
-        return is_stateful(self.root)
-
 
 def has_query(node: Node) -> bool:
     """Whether a query begins at a node. A join with a global table has one of its own, since the table changes."""
