@@ -32,12 +32,13 @@ class Up:
             [*command, *options],
             env=broker_environment(),
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             text=True,
             process_group=0,
         )
         self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -49,6 +50,11 @@ class Up:
             found = re.search(pattern, self._lines.get(timeout=LINE_S))
             if found:
                 return found
+
+    def rest(self) -> str:
+        """What it printed since, when it has ended."""
+        self._reader.join(LINE_S)
+        return "".join(self._lines.queue)
 
     def services(self) -> list[psutil.Process]:
         return [each for each in psutil.Process(self.process.pid).children() if runs_services(each)]
@@ -95,6 +101,18 @@ def test_ctrl_c_stops_both(up: Callable[..., Up]) -> None:
     os.killpg(broker.process.pid, signal.SIGINT)  # as a terminal does
     assert broker.process.wait(60) == 0
     assert not service.is_running()
+
+
+def test_ctrl_c_while_the_services_start_is_quiet(up: Callable[..., Up]) -> None:
+    broker = up("--registry", f"{HOST}:0")
+    broker.await_line("Stop with Ctrl-C")
+    eventually(broker.services, "their process is there, and imports")
+    os.killpg(broker.process.pid, signal.SIGINT)
+    assert broker.process.wait(60) == 0
+    rest = broker.rest()
+    assert "Stopped" in rest
+    assert "Traceback" not in rest
+    assert "starting it again" not in rest
 
 
 def test_services_that_die_are_started_again(up: Callable[..., Up]) -> None:

@@ -31,7 +31,10 @@ def build(name: str, target: Target, settings: HttpSettings) -> Product:
 
 
 def main() -> int:
-    wanted = Wanted(**json.loads(sys.stdin.buffer.readline()))
+    line = sys.stdin.buffer.readline()
+    if not line:  # the parent has ended meanwhile
+        return 0
+    wanted = Wanted(**json.loads(line))
     set_up_logging()
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     target = Target(wanted.bootstrap, wanted.properties)

@@ -88,7 +88,10 @@ class Supervisor:
         with self._lock:
             if self._stopping.is_set():
                 return 0
-            self._process = process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            # In a group of its own: Ctrl-C is for the parent, which ends the process, also while it still imports.
+            self._process = process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+            )
         assert process.stdin is not None
         assert process.stdout is not None
         with process.stdin, process.stdout:
