@@ -58,6 +58,14 @@ def nested(depth: int) -> str:
             '[{"name":"n.F","type":"fixed","size":2},{"type":"map","values":"n.F"}]',
             "union",
         ),
+        (  # a type without a namespace inside of one: its full name alone would be taken as n.A
+            '{"type":"record","name":"n.R","fields":[{"name":"f","type":{"type":"fixed","name":"A","namespace":"","size":2}}]}',
+            '{"type":"record","name":"R","namespace":"n","fields":'
+            '[{"name":"f","type":{"type":"fixed","name":"A","namespace":"","size":2}}]}',
+            '{"name":"n.R","type":"record","fields":'
+            '[{"name":"f","type":{"name":"A","namespace":"","type":"fixed","size":2},"order":"ascending"}]}',
+            "n.R",
+        ),
     ],
 )  # fmt: skip
 def test_canonical_text_and_normal_form(text: str, canonical: str, normal: str, name: str) -> None:

@@ -82,38 +82,43 @@ def _relative(schema: NamedType, space: str) -> str:
 
 def normal_text(schema: AvroType, known: set[str]) -> str:
     """The normal form: full names everywhere, attributes in a fixed order, those of users sorted."""
-    return _Normal(known).text(schema)
+    return _Normal(known).text(schema, "")
 
 
 class _Normal:
     def __init__(self, known: set[str]) -> None:
         self._known = set(known)
 
-    def text(self, schema: AvroType) -> str:
+    def text(self, schema: AvroType, space: str) -> str:
         match schema:
             case Primitive():
                 if not schema.props:
                     return write_json(schema.kind)
                 return "{" + ",".join([_pair("type", schema.kind), *_props(schema.props)]) + "}"
             case Union():
-                return "[" + ",".join(self.text(branch) for branch in schema.branches) + "]"
+                return "[" + ",".join(self.text(branch, space) for branch in schema.branches) + "]"
             case Array():
-                return self._container(schema, "items", schema.items)
+                return self._container(schema, "items", schema.items, space)
             case Map():
-                return self._container(schema, "values", schema.values)
+                return self._container(schema, "values", schema.values, space)
         if schema.full_name in self._known:
             return write_json(schema.full_name)
         self._known.add(schema.full_name)
-        return self._definition(schema)
+        return self._definition(schema, space)
 
-    def _container(self, schema: Array | Map, key: str, inner: AvroType) -> str:
-        return "{" + ",".join([_pair("type", schema.kind), f'"{key}":{self.text(inner)}', *_props(schema.props)]) + "}"
+    def _container(self, schema: Array | Map, key: str, inner: AvroType, space: str) -> str:
+        parts = [_pair("type", schema.kind), f'"{key}":{self.text(inner, space)}', *_props(schema.props)]
+        return "{" + ",".join(parts) + "}"
 
-    def _definition(self, schema: NamedType) -> str:
-        parts = [_pair("name", schema.full_name), _pair("type", schema.kind)]
+    def _definition(self, schema: NamedType, space: str) -> str:
+        parts = [_pair("name", schema.full_name)]
+        if space and not schema.namespace:  # else the full name would be taken as one of the enclosing namespace
+            parts.append(_pair("namespace", ""))
+        parts.append(_pair("type", schema.kind))
         match schema:
             case Record():
-                parts.append('"fields":[' + ",".join(map(self._field, schema.fields)) + "]")
+                fields = (self._field(field, schema.namespace) for field in schema.fields)
+                parts.append('"fields":[' + ",".join(fields) + "]")
             case Enum():
                 parts.append(f'"symbols":{write_json(list(schema.symbols))}')
             case Fixed():
@@ -128,8 +133,9 @@ class _Normal:
             parts.append(_pair("default", schema.default))
         return "{" + ",".join([*parts, *others]) + "}"
 
-    def _field(self, field: Field) -> str:
-        parts = [_pair("name", field.name), f'"type":{self.text(field.type)}', _pair("order", field.order)]
+    def _field(self, field: Field, space: str) -> str:
+        kind = self.text(field.type, space)
+        parts = [_pair("name", field.name), f'"type":{kind}', _pair("order", field.order)]
         if field.doc is not None:
             parts.append(_pair("doc", field.doc))
         if field.aliases:
