@@ -3,6 +3,7 @@
 librdkafka is imported when the first client is built.
 """
 
+import contextlib
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -12,9 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from moldau.client.admin.errors import (
     AdminError,
     InvalidProperty,
+    LoginFailed,
     NoSuchPartition,
     NoSuchTopic,
+    ProtocolMismatch,
     Refused,
+    TlsFailed,
     Unreachable,
 )
 from moldau.client.admin.reachability import check_reachable, diagnose
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
     from confluent_kafka.admin import TopicMetadata
 
+LOOK_S = 0.5  # for an answer, before a look at why there is none
+LASTING = (LoginFailed, ProtocolMismatch, TlsFailed)  # librdkafka goes on trying
 TOPIC_WAIT_S = 5.0  # for a topic that the broker creates on request
 RETRY_S = 0.1
 NO_RESPONSE = {"TRANSPORT", "DESTROY_BROKER", "TIMED_OUT", "ALL_BROKERS_DOWN", "RESOLVE", "TIMED_OUT_QUEUE"}
@@ -43,11 +49,16 @@ class Admin:
         self.client: AdminClient = _build(AdminClient, target, {})
 
     def wait(self, future: "Future[Result]", *, topic: str = "") -> Result:
-        """The result of a request, or its failure."""
+        """The result of a request, or its failure. One that no retry can mend is raised before the time is over."""
         from confluent_kafka import KafkaException
 
         try:
-            return future.result(timeout=REQUEST_TIMEOUT_S + CONNECT_TIMEOUT_S)
+            with contextlib.suppress(FutureTimeout):
+                return future.result(timeout=LOOK_S)
+            problem = diagnose(self.target)
+            if isinstance(problem, LASTING):
+                raise problem
+            return future.result(timeout=REQUEST_TIMEOUT_S + CONNECT_TIMEOUT_S - LOOK_S)
         except KafkaException as error:
             raise admin_error(error, self.target, topic=topic) from error
         except FutureTimeout as error:
