@@ -85,6 +85,7 @@ NAMING = (
     *("user", "entity_name", "principal_name"),
 )
 TOLD = ("error_code", "partition_error_code", "topic_config_error_code")
+OWN_SETTINGS = ("confluent.", "moldau.")  # of topics, which Apache Kafka does not have
 OPERATIONS = ("authorized_operations", "topic_authorized_operations", "cluster_authorized_operations")
 
 
@@ -100,8 +101,8 @@ def _told(value: object, at: str) -> Iterator[str]:
     elif hasattr(type(value), "__wire_fields__"):
         found = {field.name: getattr(value, field.name) for field in fields_of(type(value))}
         name = next((str(found[key]) for key in NAMING if found.get(key)), "")
-        if name.startswith("__"):
-            return  # internal topics
+        if name.startswith(("__", *OWN_SETTINGS)):
+            return  # internal topics, and settings that only we have
         at = f"{at}/{name}" if name else at
         if name:
             yield at

@@ -56,12 +56,12 @@ class Disk(Partition):
 class DiskAppender(Appender):
     __slots__ = ()
 
-    def _append_own(self, batch: bytes, now: int) -> NowOrLater[Outcome]:
+    def append_batch(self, batch: bytes, now: int) -> NowOrLater[Outcome]:
         disk = self._partition
         assert isinstance(disk, Disk)
         if disk.fails is not None:
             return disk.fails
-        outcome = super()._append_own(batch, now)
+        outcome = super().append_batch(batch, now)
         if not disk.waits or isinstance(outcome, Later):
             return outcome
         later: Later[Outcome] = Later()
