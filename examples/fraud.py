@@ -1,6 +1,6 @@
 """Alerts for cards that are used too often or for too much within a minute, and word when a card is quiet again.
 
-    moldau streams describe examples/fraud.py
+    moldau streams run examples/fraud.py
 
 A processor keeps the payments of a card for a minute each. Its first alert opens a case, and a timer closes it after
 five minutes without another payment.
@@ -53,3 +53,6 @@ class Watch(Processor):
 app = Streams("fraud")
 payments = app.stream("payments", value=json(Payment))  # by card
 payments.process(Watch, returns=Alert, as_="watch").to("alerts")
+
+if __name__ == "__main__":
+    app.run()

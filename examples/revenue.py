@@ -1,6 +1,6 @@
 """Revenue of each country in each minute, with orders that come late.
 
-    moldau streams describe examples/revenue.py
+    moldau streams run examples/revenue.py
 
 Orders name a user, and users a country. A minute is updated while it lasts and for half a minute longer; later orders
 are dropped and counted.
@@ -21,3 +21,6 @@ revenue = (
     .aggregate(total="sum(amount)", orders="count(*)", as_="revenue")
 )
 revenue.to("revenue-by-country")
+
+if __name__ == "__main__":
+    app.run()

@@ -1,6 +1,6 @@
 """Visits to a shop: clicks of a user without a pause of half an hour, with the user's name.
 
-    moldau streams describe examples/visits.py
+    moldau streams run examples/visits.py
 
 Each visit comes once, when it is over. Clicks that cannot be read go to a topic of dead letters.
 """
@@ -43,3 +43,6 @@ visits = (
     .left_join(users, name="coalesce(name, 'unknown')", city="city", began="began", ended="ended", pages="pages")
     .to("visits")
 )
+
+if __name__ == "__main__":
+    app.run()

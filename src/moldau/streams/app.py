@@ -1,7 +1,7 @@
 """`Streams`: a program, from its inputs to what runs it."""
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moldau.streams.sql.parser import Scope, parse
 from moldau.streams.sql.types import STRING, TIMESTAMP
@@ -79,11 +79,33 @@ class Streams:
 
         return draw(self.topology)
 
-    def test(self) -> "TestDriver":
-        """Drive the program without Spark, a broker and Java: send records, and read results."""
+    def test(self, *, engine: Literal["python", "spark"] = "python", spark: Any = None) -> "TestDriver":
+        """Drive the program without a broker: send records, and read results.
+
+        In Python it takes milliseconds. With `engine="spark"` Spark's own operators run, in the session `spark` or in a
+        new one; call `close()` at the end.
+        """
         from moldau.streams.interpreter.driver import TestDriver
 
-        return TestDriver(self.topology)
+        if engine == "python":
+            return TestDriver(self.topology)
+        from moldau.spark import session
+        from moldau.streams.compiler.testing import SparkEngine
+
+        running = spark or session(self.name, "local[2]", **{"spark.ui.enabled": False})
+        return TestDriver(self.topology, SparkEngine(self.topology, running))
+
+    def run(
+        self, *, master: str = "local[*]", directory: str = "./data", start: str = "earliest", **settings: object
+    ) -> None:
+        """Run the program on Spark in this process, until a query fails or it is interrupted (Ctrl-C).
+
+        `start` is where a query without a checkpoint begins: earliest or latest. Settings are those of
+        `moldau.spark.session`. `moldau streams run FILE.py` does the same with a status that others can read.
+        """
+        from moldau.streams.compiler.program import run_here
+
+        run_here(self, master, directory, start, settings)
 
     def _source(self, kind: Kind, topic: str, key: object, value: object, time: Text | Clock) -> Source:
         place = Place(kind.value, str(topic))

@@ -36,7 +36,7 @@ COMMANDS = {
     "org": ("moldau.tools.org.app", "app", "Create organisations, give roles in them, show their usage."),
     "product": ("moldau.tools.product.app", "app", "Create, limit and delete the products of organisations."),
     "pipeline": ("moldau.tools.pipeline.app", "app", "Run and watch Spark pipelines."),
-    "streams": ("moldau.tools.streams.app", "app", "Describe and test programs of Streams."),
+    "streams": ("moldau.tools.streams.app", "app", "Describe, run and test programs of Streams."),
     "spark": ("moldau.tools.pipeline.pack", "app", "Prepare Spark clusters for pipelines."),
     "schema": ("moldau.tools.schema.app", "app", "Register, check, compare and delete schemas."),
     "registry": ("moldau.tools.registry.app", "app", "Run a schema registry."),

@@ -30,6 +30,8 @@ WITH_SESSION = (
     "test_sink",
     "test_source_batch",
     "test_source_stream",
+    "test_streams_equality",
+    "test_streams_run",
 )
 WITH_DATABASES = ("tests/unit/client/offset_store/test_stores.py", "tests/clients/test_client_transactions.py")
 WITH_GO = ("test_go", "test_go_groups")  # a program that Go builds: two minutes at first

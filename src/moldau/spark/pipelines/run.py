@@ -30,7 +30,7 @@ from moldau.spark.pipelines.interception import CHECKPOINTS, InterceptedQueries,
 from moldau.spark.pipelines.logs import redirect_child_stderr, redirect_py4j_errors, write_stack_trace
 from moldau.spark.pipelines.restarts import Restarts
 from moldau.spark.pipelines.root_cause import describe_exception, root_cause
-from moldau.spark.pipelines.script import Main, load_main, modules_of
+from moldau.spark.pipelines.script import Load, Main, load_main, modules_of
 from moldau.spark.pipelines.signals import StopRequested, StopSignals
 from moldau.spark.pipelines.status import PipelineState, PipelineStatus, now_ms, read_status
 from moldau.spark.pipelines.status_writer import StatusWriter
@@ -81,9 +81,12 @@ class RunListener:
         """The pipeline failed for the n-th time in a row, and starts again after the delay."""
 
 
-def run_pipeline(spec: PipelineSpec, listener: RunListener, restarts: Restarts | None = None) -> PipelineStatus:
+def run_pipeline(
+    spec: PipelineSpec, listener: RunListener, restarts: Restarts | None = None, load: Load = load_main
+) -> PipelineStatus:
     """Run until the queries terminate or a stop is requested; the status is FINISHED or STOPPED.
 
+    `load` makes the function that starts the queries of the file; by default that is its `main`.
     Call it in the main thread: SIGINT and SIGTERM request the stop. Raises a PipelineError if anything fails, unless
     `restarts` lets it start again. A new pipeline that fails before Spark has started leaves no status behind.
     """
@@ -103,7 +106,7 @@ def run_pipeline(spec: PipelineSpec, listener: RunListener, restarts: Restarts |
         )
     with StopSignals() as signals:
         try:
-            main = load_main(spec.file, spec.arguments)
+            main = load(spec.file, spec.arguments)
         except StopRequested:
             return replace(starting, state=PipelineState.STOPPED, ended_ms=now_ms())
         except PipelineFileError as failed:

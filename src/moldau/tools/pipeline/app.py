@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from moldau.spark.pipelines.errors import PipelineError
     from moldau.spark.pipelines.restarts import Restarts
     from moldau.spark.pipelines.run import PipelineSpec
+    from moldau.spark.pipelines.script import Load
     from moldau.spark.pipelines.status import PipelineStatus
 
 app = App(name="pipeline", help="Run and watch Spark pipelines.")
@@ -120,7 +121,7 @@ def run_command(
     if dry:
         _dry_run(spec, _wants_json(ctx, output))
     else:
-        _run(spec, None if policy is None else restarts_of(policy, spec, attempt))
+        run_with_notes(spec, None if policy is None else restarts_of(policy, spec, attempt))
 
 
 def _checked(directory: str) -> str:
@@ -129,10 +130,12 @@ def _checked(directory: str) -> str:
     return directory
 
 
-def _run(spec: "PipelineSpec", restarts: "Restarts | None") -> None:
+def run_with_notes(spec: "PipelineSpec", restarts: "Restarts | None" = None, load: "Load | None" = None) -> None:
+    """Run a pipeline, and print what happens to standard error."""
     from moldau.spark.pipelines.directory import PipelineDirectory
     from moldau.spark.pipelines.interception import PlannedQuery
     from moldau.spark.pipelines.run import RunListener, run_pipeline
+    from moldau.spark.pipelines.script import load_main
 
     where = _where(spec.data_directory)
 
@@ -158,8 +161,8 @@ def _run(spec: "PipelineSpec", restarts: "Restarts | None") -> None:
             times = "once" if failures == 1 else f"{failures} times in a row"
             note(f"The pipeline {directory.name} failed {times}, and starts again in {delay_s:g} s: {reason}")
 
-    with _errors(spec.data_directory):
-        status = run_pipeline(spec, Printer(), restarts)
+    with pipeline_errors(spec.data_directory):
+        status = run_pipeline(spec, Printer(), restarts, load or load_main)
     note(f"The pipeline {spec.name} is {status.state}.")
 
 
@@ -168,7 +171,7 @@ def _dry_run(spec: "PipelineSpec", json: bool) -> None:
     from moldau.spark.pipelines.signals import StopRequested
 
     try:
-        with _errors(spec.data_directory):
+        with pipeline_errors(spec.data_directory):
             result = dry_run(spec)
     except StopRequested:
         raise typer.Exit(INTERRUPTED) from None
@@ -211,7 +214,7 @@ def status_command(
             return [status for status in _pipelines(directory) if status.is_alive]
         from moldau.spark.pipelines.control import pipeline_status
 
-        with _errors(directory):
+        with pipeline_errors(directory):
             return [pipeline_status(directory, name)]
 
     if as_json or once or not sys.stdout.isatty():
@@ -229,7 +232,7 @@ def stop_command(
     """Stop a pipeline between two batches. Its queries resume from there when it runs again."""
     from moldau.spark.pipelines.control import stop_pipeline
 
-    with _errors(_checked(directory)):
+    with pipeline_errors(_checked(directory)):
         status = stop_pipeline(directory, name, timeout)
     if status.reason:
         raise CommandError(f"{name} is {status.state}: {status.reason}")
@@ -259,7 +262,7 @@ def adopt_command(
 
     original = local_path(checkpoint)
     target = adopt_target(original, name, query, to, _checked(directory))
-    with _errors(directory):
+    with pipeline_errors(directory):
         found = adopt_checkpoint(original, target, dry_run=dry)
     print_adopted(found, name, dry=dry, json=_wants_json(ctx, output))
 
@@ -267,12 +270,12 @@ def adopt_command(
 def _pipelines(directory: str) -> "list[PipelineStatus]":
     from moldau.spark.pipelines.control import list_pipelines
 
-    with _errors(_checked(directory)):
+    with pipeline_errors(_checked(directory)):
         return list_pipelines(directory)
 
 
 @contextmanager
-def _errors(directory: str) -> Iterator[None]:
+def pipeline_errors(directory: str) -> Iterator[None]:
     """Turn errors of the library into errors of the command, with a remedy."""
     from moldau.spark.pipelines.errors import PipelineError
 
