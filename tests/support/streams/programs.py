@@ -8,7 +8,19 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from moldau.streams import Hopping, Session, Sliding, Streams, Tumbling, final, json, seconds
+from moldau.streams import (
+    Context,
+    Hopping,
+    Processor,
+    Session,
+    Sliding,
+    Streams,
+    Tumbling,
+    Value,
+    final,
+    json,
+    seconds,
+)
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 VALUE: Final = json("n int, x double, s string")
@@ -164,6 +176,28 @@ def cogrouped(app: Streams) -> None:
     both.aggregate(lambda: 0).to("out")
 
 
+class Silence(Processor):
+    """Says how many records there were before a pause of six seconds."""
+
+    count = Value()
+    due = Value()
+
+    def process(self, value: Any, context: Context) -> None:
+        if self.due.get() is not None:
+            context.cancel(self.due.get())
+        self.count.set(self.count.get(0) + 1)
+        self.due.set(context.time + seconds(6))
+        context.timer(self.due.get())
+
+    def on_timer(self, time: datetime, context: Context) -> None:
+        context.forward(self.count.get())
+        self.count.clear()
+
+
+def processor(app: Streams) -> None:
+    a(app).process(Silence, returns="int", grace=seconds(3)).to("out")
+
+
 PROGRAMS: Final[dict[str, Build]] = {
     each.__name__: each
     for each in (
@@ -189,6 +223,7 @@ PROGRAMS: Final[dict[str, Build]] = {
         streams_python,
         global_table,
         cogrouped,
+        processor,
     )
 }
 
