@@ -101,6 +101,7 @@ def test_ctrl_c_stops_both(up: Callable[..., Up]) -> None:
     os.killpg(broker.process.pid, signal.SIGINT)  # as a terminal does
     assert broker.process.wait(60) == 0
     assert not service.is_running()
+    assert "Connection refused" not in broker.rest(), "librdkafka's lines, twenty a second"
 
 
 def test_ctrl_c_while_the_services_start_is_quiet(up: Callable[..., Up]) -> None:

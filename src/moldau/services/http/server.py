@@ -185,3 +185,4 @@ def set_up_logging() -> None:
     root.setLevel(logging.INFO)
     root.propagate = False
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    logging.getLogger("moldau.client").setLevel(logging.WARNING)  # librdkafka's lines: services say what they wait for
