@@ -28,7 +28,8 @@ from moldau.streams.topology.formats import Format
 from moldau.streams.topology.nodes import Apply, Flow, Kind, Shape, Sink, Source
 from moldau.streams.topology.queries import Internal, Outlet, Query
 
-TIMES: Final = "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSSXXX'"
+ZONE: Final = 3 * "X"  # of Spark's patterns: +02:00, or Z
+TIMES: Final = f"'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS{ZONE}'"
 WRITTEN: Final = f"map('ignoreNullFields', 'false', {TIMES})"
 READ: Final = f"map('mode', 'FAILFAST', {TIMES})"
 REFRESH_S: Final = 10.0  # how often a global table is read again
