@@ -1,7 +1,7 @@
 """Wait for new records of many partitions: one Fetch per leader, which the broker answers when there are some.
 
 The records of the responses are not used: each Fetch asks for as few bytes as possible. A watch finds no errors: what
-it cannot watch, or is refused, counts as news, and whoever asks for offsets next learns the reason.
+it cannot watch, or is refused, counts as news, and the next request for offsets tells the reason.
 """
 
 import select
