@@ -1,7 +1,7 @@
 """Formats of keys and values in topics: `raw`, `string` and `json(…)`. What encodes and decodes them is elsewhere."""
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from moldau.streams.sql.types import BINARY, STRING, Type, parse_schema
 from moldau.streams.topology.models import Model, is_model, schema_of
@@ -23,8 +23,6 @@ class Format:
 
 raw: Final = Format("raw", BINARY)  # bytes as they are
 string: Final = Format("string", STRING)  # UTF-8
-
-Formatted: TypeAlias = Format | str | Model
 
 
 def json(schema: str | Type | Model) -> Format:

@@ -13,7 +13,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from moldau.base.times import read_time
-from moldau.client.admin.clients import of_client
+from moldau.client.admin.clients import TOPIC_WAIT_S, of_client
 from moldau.client.admin.errors import NoSuchPartition
 from moldau.client.admin.target import Target
 from moldau.client.errors import BufferFull, ClientError, KafkaFailure, TimedOut
@@ -35,7 +35,6 @@ app = App()
 DELIVERY_TIMEOUT_MS = 30_000
 FULL_S = 0.2  # a wait for room in the buffer, between two looks for Ctrl-C
 FLUSH_S = 0.5  # the same at the end
-TOPIC_WAIT_S = 5.0  # for a topic that the broker creates on request
 
 
 class Compression(StrEnum):

@@ -29,7 +29,6 @@ class Mode(StrEnum):
 
 LEVEL: Final = "compatibilityLevel"
 DEFAULTS: Final[JsonObject] = {LEVEL: CompatibilityLevel.BACKWARD.value}
-MERGED: Final = ("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet")
 
 
 def levels_of(subject: str | None) -> Iterator[str | None]:
